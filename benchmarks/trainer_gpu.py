@@ -44,7 +44,7 @@ from trainer.runtime import inline
 from trainer.runtime.compile_state import compile_counts, prepare_thread
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
-from trainer.sections import CacheConfig, DataConfig
+from trainer.sections import CacheConfig, DataConfig, RunConfig
 from trainer.target import SharedWeights, Target, published_layer_ids
 
 LARGE = {
@@ -124,7 +124,8 @@ class Bench:
                  "buckets": [self.length if (pack := getattr(self.arguments, "pack", False)) else self.bucket],
                  "tokens": self.length * rows, "pack": pack,
              },
-             "run": {"device": self.device.type, "compile": "on", "save_every": 0, "evaluate": 0, "log_every": 5}},
+             "run": {"device": self.device.type, "compile": "on", "save_every": 0, "evaluate": 0, "log_every": 5,
+                     "loss_rows": getattr(self.arguments, "loss_rows", None) or RunConfig().loss_rows}},
             {"run": run},
         ])  # fmt: skip
 
@@ -295,10 +296,16 @@ class Bench:
         features = target.run(batch)
         rows = batch.ids.shape[0]
         useful = drafter_step(parts.shape, batch.work, self.sizes["vocab_size"])
+
+        def learn() -> None:
+            # As in a run of one micro-batch a step: the sums are written, not added to.
+            step.parameters.discard()
+            step.run(batch, features)
+
         fed = target_cost(target.target.layers, self.model.config).forward([self.length] * rows)
         seconds = {
             "target": self.timed(lambda: target.run(batch)),
-            "drafter": self.timed(lambda: step.run(batch, features)),
+            "drafter": self.timed(learn),
             "mask": self.timed(lambda: step._masks(batch, batch.packed.starts if batch.packed else None)),  # noqa: SLF001 - one of the parts
             "optimizer": self.timed(lambda: optimizer.step(1, batch.weight)),
         }
@@ -467,6 +474,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=40, help="steps of the train section")
     parser.add_argument("--fp8", action="store_true", help="the target's linear layers in fp8")
     parser.add_argument("--drafter-fp8", action="store_true", help="the drafter's linear layers in fp8")
+    parser.add_argument("--loss-rows", type=int, help="rows of logits at a time (default: the trainer's own)")
     parser.add_argument("--chat", action="store_true", help="short rows")
     parser.add_argument("--pack", action="store_true", help="several of them in a row")
     parser.add_argument("--disk", help="where the cached section keeps features (default: the temporary folder)")

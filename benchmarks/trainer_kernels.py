@@ -3,6 +3,7 @@
 python3 benchmarks/trainer_kernels.py --sections rate,profile,flex,fp8 --out trainer_kernels.json
 python3 benchmarks/trainer_kernels.py --chat --pack --sections rate,documents --out trainer_documents.json
 python3 benchmarks/trainer_kernels.py --sections rate,loss,collect --out trainer_parts.json
+python3 benchmarks/trainer_kernels.py --sections rate,layouts,update --out trainer_layouts.json
 """
 
 # ruff: noqa: E402, PLC0415 - the repository root comes onto sys.path first
@@ -26,7 +27,7 @@ from trainer.data.packing import causal_within
 from trainer.fp8 import Float8Linear
 from trainer.loss import ChunkResult, Targets, block_loss, chunk_loss
 from trainer.model.mask import block_mask, document_mask
-from trainer.optim import FlatParameters, Optimizer, _views
+from trainer.optim import FlatParameters, Optimizer, _views, learning_rate
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
 from trainer.target import Target, published_layer_ids
 
@@ -280,6 +281,59 @@ class Kernels(Bench):
             "optimizer": lambda: optimizer.step(1, 1000.0),
         }
         return {name: round(self.timed(work) * 1e3, 3) for name, work in arms.items()}
+
+    def run_layouts(self) -> dict[str, Any]:
+        """Time the products of the hidden states' gradients with the weight as it is and transposed in memory."""
+        hidden, wide = self.sizes["hidden_size"], self.sizes["intermediate_size"]
+        narrow = self.sizes["num_key_value_heads"] * self.sizes["head_dim"]
+        block = 2 * (256 if self.arguments.tiny else 8192)
+        cases = {
+            "head": (1920, self.sizes["vocab_size"], hidden), "head, 3840": (3840, self.sizes["vocab_size"], hidden),
+            "gate, up": (block, wide, hidden), "down": (block, hidden, wide), "q, o": (block, hidden, hidden),
+            "k, v": (block + 2 * self.length, narrow, hidden),
+        }  # fmt: skip
+        found: dict[str, Any] = {}
+        for name, (rows, outputs, inputs) in cases.items():
+            given = torch.randn(rows, outputs, device=self.device, dtype=self.dtype)
+            weight = torch.randn(outputs, inputs, device=self.device, dtype=self.dtype)
+            turned = weight.t().contiguous()
+            arms = {
+                "as it is": lambda g=given, w=weight: g @ w, "transposed": lambda g=given, w=turned: g @ w.t(),
+                "the copy": lambda w=weight: w.t().contiguous(),
+            }  # fmt: skip
+            found[name] = {}
+            for arm, work in arms.items():
+                seconds = self.timed(work, repeats=20)
+                found[name][f"{arm}, ms"] = round(seconds * 1e3, 3)
+                if arm != "the copy":
+                    found[name][f"{arm}, tflops"] = round(2 * rows * outputs * inputs / seconds / 1e12)
+            print(name, found[name], flush=True)
+        return found
+
+    def run_update(self) -> dict[str, Any]:
+        """Compare the optimizer's kernel with torch's fused AdamW: the time, and the weights after three steps."""
+        config = self.config(steps=100).optim
+        flat = FlatParameters(self.parts(self.config(steps=100)).drafter(self.device))
+        optimizer = Optimizer(flat, config, 100)
+        master = flat.groups[0].master.clone()
+        adam = torch.optim.AdamW(
+            [master], lr=1.0, betas=config.betas, eps=config.epsilon, weight_decay=0.0, fused=master.is_cuda
+        )
+        for step in range(3):
+            for group in flat.groups:
+                group.gradient.normal_()
+            master.grad = flat.groups[0].gradient.clone()
+            norm = optimizer.step(step, 1.0)
+            master.grad /= torch.clamp((norm + 1e-6) / config.clip, min=1.0)
+            adam.param_groups[0]["lr"] = learning_rate(config, step, 100)
+            adam.step()
+        held = flat.groups[0]
+        return {
+            "largest_difference": float((held.master - master).abs().max()),
+            "working_equals_master": bool(torch.equal(held.working, held.master.to(held.working.dtype))),
+            "ms": round(self.timed(lambda: optimizer.step(4, 1.0)) * 1e3, 2),
+            "torch, fused, without norm and copy, ms": round(self.timed(adam.step) * 1e3, 2),
+        }
 
     def run_fp8(self) -> dict[str, Any]:
         """Compare the target in fp8 with bf16: a layer's products, a forward, the error of the features."""
