@@ -15,9 +15,15 @@ EnvdoctorError                 message + hint + exit code
 └── FetchError                 not every wheel could be fetched; what was fetched is verified and kept: exit 4
 """
 
+import errno
+import os
 import sys
 
 from envdoctor.exitcodes import ExitCode
+
+_SHOWN = 200
+"""Characters of a path that are shown where it is longer."""
+_OF_A_PLACE = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 class EnvdoctorError(Exception):
@@ -90,6 +96,31 @@ class FetchError(EnvdoctorError):
     """Not every wheel could be fetched; what was fetched is verified and kept."""
 
     exit_code = ExitCode.RESTORE_FAILED
+
+
+def closed_place(error: BaseException) -> UsageError | None:
+    """Return an error of the system about a path that this user may not use or that leads nowhere, as bad input.
+
+    None for any other exception. `Path.is_dir` and its like raise these before Python 3.14.
+    """
+    if not isinstance(error, OSError) or error.errno not in _OF_A_PLACE or not isinstance(error.filename, str):
+        return None
+    path = os.path.abspath(error.filename)  # noqa: PTH100 - links are not followed
+    shown = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…"
+    message = f"{shown}: {error.strerror}"
+    if error.errno == errno.ENAMETOOLONG:
+        return UsageError(message, "name a shorter path")
+    if error.errno == errno.ELOOP:
+        return UsageError(message, "name another path")
+    parts = path.split("/")
+    above = ("/".join(parts[:length]) or "/" for length in range(1, len(parts)))
+    closed = next((folder for folder in above if not os.access(folder, os.X_OK)), "")
+    if closed:
+        return UsageError(
+            f"{message}: this user may not enter {closed}",
+            f"run envdoctor as the owner of {closed}, or let this user enter it",
+        )
+    return UsageError(message, f"run envdoctor as the owner of {path}, or let this user read it")
 
 
 def internal_error(error: BaseException) -> str:

@@ -1,6 +1,5 @@
 """How a command line ends that did not work out: one place prints errors, and says what exit code they are."""
 
-import errno
 import os
 from collections.abc import Sequence
 from contextlib import suppress
@@ -8,11 +7,10 @@ from itertools import pairwise
 
 from envdoctor.cli.shadowed import in_front_of_python, message
 from envdoctor.cli.terminal import programs, say, write_result
-from envdoctor.errors import EnvdoctorError, ProbeError, UsageError
+from envdoctor.errors import EnvdoctorError, ProbeError, closed_place
 from envdoctor.report.style import typable_prose
 
 _REPORT_IT = "this is a bug; report the lines above with the output of `envdoctor --version`"
-_SHOWN = 200
 
 
 def wants_json(given: Sequence[str]) -> bool:
@@ -43,14 +41,13 @@ def say_error(error: EnvdoctorError, *, as_json: bool = False) -> int:
 def say_crash(error: Exception, *, as_json: bool = False) -> int:
     """Write what no command should raise to stderr, with its traceback; return the exit code.
 
-    Python itself would end with 1, which says that something was found in the venv.
+    Python itself would end with 1, which says that something was found in the venv. A path that this user may not
+    use is bad input, wherever it was met.
     """
-    if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        named = str(error.filename)
-        shown = named if len(named) <= _SHOWN else f"{named[:_SHOWN]}…"
-        return say_error(UsageError(f"{shown}: {error.strerror}", "name a shorter path"), as_json=as_json)
     if stranger := in_front_of_python():
         return say_error(ProbeError(*message(stranger, error)), as_json=as_json)
+    if closed := closed_place(error):
+        return say_error(closed, as_json=as_json)
     import traceback
 
     say(traceback.format_exc().rstrip("\n"))

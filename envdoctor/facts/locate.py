@@ -13,7 +13,7 @@ from pathlib import Path
 from envdoctor.errors import TargetError
 from envdoctor.facts import pyenv
 from envdoctor.facts.host import Host
-from envdoctor.facts.target import Target, looked_up, resolve
+from envdoctor.facts.target import Target, looked_up, resolve, unusable
 from envdoctor.model.frozen import frozen, replace
 
 _BASES = frozenset({"base", "root"})
@@ -37,17 +37,16 @@ def locate(named: str, host: Host) -> Located:
         found = _named(named, host) if named else _default(host)
         _refuse_foreign_root(found.target.prefix)
     except OSError as error:
-        place = Path(host.cwd, named) if named else host.cwd
-        raise TargetError(
-            f"{error.filename or place}: {error.strerror or error}",
-            f"run envdoctor as the owner of {place}, or let this user read it",
-        ) from error
+        raise unusable(Path(host.cwd, named), error) from error
     return found
 
 
 def foreign_root(prefix: Path) -> Path | None:
     """Return the nearest folder above that is the root of another system, as of a mounted image; None for none."""
-    return next((at for at in prefix.parents[:-1] if any((at / mark).is_file() for mark in _ROOT_MARKS)), None)
+    # Not Path.is_file: that raises before Python 3.14 where a folder may not be entered.
+    return next(
+        (at for at in prefix.parents[:-1] if any(map(os.path.isfile, (at / mark for mark in _ROOT_MARKS)))), None
+    )
 
 
 def _refuse_foreign_root(prefix: Path) -> None:

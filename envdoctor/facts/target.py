@@ -4,7 +4,7 @@ import os
 import shutil
 from pathlib import Path
 
-from envdoctor.errors import TargetError
+from envdoctor.errors import TargetError, closed_place
 from envdoctor.model.frozen import frozen
 
 
@@ -43,10 +43,14 @@ def resolve(named: str | Path, search_path: str | None = None, cwd: Path | None 
     try:
         return _of(path)
     except OSError as error:
-        raise TargetError(
-            f"{error.filename or path}: {error.strerror or error}",
-            f"run envdoctor as the owner of {path}, or let this user read it",
-        ) from error
+        raise unusable(path, error) from error
+
+
+def unusable(place: Path, error: OSError) -> TargetError:
+    """Return the error for an environment that the system does not let this user read."""
+    if closed := closed_place(error):
+        return TargetError(closed.message, closed.hint)
+    return TargetError(f"{error.filename or place}: {error.strerror or error}", "name another environment")
 
 
 def looked_up(named: str | Path, search_path: str | None = None, cwd: Path | None = None) -> Path:

@@ -6,11 +6,12 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.factories.make_stack import make_stack
+from tests.factories.make_stack import Stack, make_stack
 from tests.factories.make_venv import Venv, make_venv, rewrite, run_uv
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import environment, filtered
@@ -275,9 +276,64 @@ def test_a_folder_without_permission_is_said_with_its_reason(tmp_path: Path) -> 
     assert (done.returncode, done.stdout, done.stderr) == (
         2,
         "",
-        f"error: {venv.prefix}/pyvenv.cfg: Permission denied\n\n"
-        f"hint: run envdoctor as the owner of {venv.prefix}, or let this user read it\n",
+        f"error: {venv.prefix}/pyvenv.cfg: Permission denied: this user may not enter {venv.prefix}\n\n"
+        f"hint: run envdoctor as the owner of {venv.prefix}, or let this user enter it\n",
     )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("restore", "-p", "small", "--venv", "shut/venv", "--dry-run"), "venv"),
+        (("repair", "-p", "small", "--venv", "shut/venv", "--dry-run"), "venv"),
+        (("rollback", "--venv", "shut/venv"), "venv"),
+        (("history", "--venv", "shut/venv"), "venv"),
+        (("prune", "--keep", "1", "--venv", "shut/venv"), "venv"),
+        (("try", "--venv", "shut/venv", "--", "uv", "pip", "install", "x"), "venv"),
+        (("check", "shut/venv", "--fix", "-y"), "venv"),
+        (("run", "-p", "small", "--venv", "shut/venv", "--", "true"), "venv"),
+        (("why", "torch", "--venv", "shut/venv"), "venv"),
+        (("diff", "shut/venv", "shut/f.json"), "venv"),
+        (("diff", "open", "shut/f.json"), "f.json"),
+        (("check", "open", "-p", "shut/p.toml"), "p.toml"),
+        (("check", "open", "--lock", "shut/lock.txt"), "lock.txt"),
+        (("restore", "-p", "small", "--venv", "new", "--wheelhouse", "shut/wh", "--dry-run"), "wh"),
+        (("fetch", "-p", "small", "--wheelhouse", "shut/wh"), "wh"),
+        (("capture", "mine", "--venv", "open", "--project", "shut/p"), "p"),
+    ],
+    ids=lambda value: " ".join(value[:2]) if isinstance(value, tuple) else value,
+)
+def test_what_is_behind_a_closed_folder_is_bad_input(arguments: tuple[str, ...], named: str, shut: Stack) -> None:
+    done = subprocess.run(
+        [sys.executable, UNPRIVILEGED, *arguments],
+        cwd=shut.folder,
+        env=shut.environment | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    folder = shut.folder / "shut"
+    last = done.stderr[done.stderr.index("error: ") :] if "error: " in done.stderr else done.stderr
+    assert re.fullmatch(
+        rf"error: {re.escape(str(folder))}/{re.escape(named)}\S*: Permission denied: this user may not enter "
+        rf"{re.escape(str(folder))}\n\n"
+        rf"hint: run envdoctor as the owner of {re.escape(str(folder))}, or let this user enter it\n",
+        last,
+    ), done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 2
+
+
+@pytest.fixture(scope="module")
+def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Give a stack with an empty venv `open`, and a folder `shut` that this user may not enter."""
+    stack = make_stack(tmp_path_factory.mktemp("shut"))
+    make_venv(stack.folder / "open", cache=stack.cache)
+    closed = stack.folder / "shut"
+    closed.mkdir()
+    closed.chmod(0)
+    yield stack
+    closed.chmod(0o755)
 
 
 CLOSED_BASE = """\
@@ -312,6 +368,6 @@ def test_a_base_that_may_not_be_entered_is_named_and_the_packages_are_read(venv:
         f"[TMP]/home of another/include/{venv.site_packages.parent.name}/Python.h: Permission denied "
         "Found 1 error (1 cause); 2 checks could not tell; "
         "no torch here: torch and its libraries were not checked. exit 1 "
-        "For more about a finding, run `envdoctor explain ED202`."
+        f"For more about a finding, run `{Path(sys.executable).with_name('envdoctor')} explain ED202`."
     )
     assert "error[ED202]: other 1: 1 of " in out
