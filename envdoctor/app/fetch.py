@@ -46,6 +46,8 @@ def fetch(workspace: Workspace, wishes: FetchOptions, dialog: Dialog) -> Result:
         raise UsageError("no folder to fetch into", f"name one: `{command}`")
     host = workspace.host
     folder = Path(host.cwd, wishes.wheelhouse)
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"--wheelhouse {wishes.wheelhouse} is not a folder", "name the folder that the wheels go into")
     fit, markers = _fit(file, wishes.python, wishes.machine or host.machine)
     packages = list(file.lock.select(markers).values())
     uv = uv_tool.locate(host.environ, host.cwd)

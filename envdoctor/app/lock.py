@@ -7,12 +7,14 @@ from typing import Any
 
 from envdoctor.app.result import Dialog, Result
 from envdoctor.documents.profile_store import read_lock
-from envdoctor.errors import UsageError
+from envdoctor.errors import EnvdoctorError, UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.locate import locate
 from envdoctor.facts.regular_file import read_text
 from envdoctor.facts.whole_file import write_named
 from envdoctor.gate_package.into_lock import document_with, keep_wheel, locked
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.standards.lock import Lock, LockedPackage
 from envdoctor.standards.pylock import is_pylock
 from envdoctor.wheels import index_config, locking, pip_config, pylock_text
@@ -20,6 +22,8 @@ from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.pylock_text import Form, LockedWheel
 from envdoctor.wheels.wheelhouse import beside
 
+DEFAULT_PYTHON = "3.12"
+"""Where no venv is found."""
 _MAXIMUM = 8 << 20
 
 
@@ -29,8 +33,10 @@ class LockOptions:
 
     requirements: str
     """Path of the direct requirements."""
-    pythons: tuple[str, ...]
-    machines: tuple[str, ...]
+    pythons: tuple[str, ...] = ()
+    """Versions, "3.12"; empty for that of the venv that is found, else DEFAULT_PYTHON."""
+    machines: tuple[str, ...] = ()
+    """Names as uname prints them; empty for this machine's."""
     form: Form = "requirements"
     exclude_newer: str = ""
     undated: tuple[str, ...] = ()
@@ -64,16 +70,15 @@ def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
     _refuse_names(target, wishes.form)
     if target is not None and target.exists() and target.samefile(path):
         raise UsageError(f"the lock would replace {path}, which it is made of", "name another output")
-    platforms = tuple(
-        locking.LockPlatform(python=python, machine=name) for python in wishes.pythons for name in wishes.machines
-    )
+    kept = _pins(target, wishes.upgrade)
+    platforms = _platforms(wishes, host, dialog)
     wanted = locking.LockRequest(
         requirements=path,
         platforms=platforms,
         before=wishes.exclude_newer,
         undated=wishes.undated,
         torch_backend=wishes.torch_backend,
-        kept=_pins(target, wishes.upgrade),
+        kept=kept,
         upgrade=wishes.upgrade,
     )
     resolved = _resolved(wanted, host, dialog)
@@ -91,6 +96,23 @@ def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
     return Result(command="lock", data=data)
 
 
+def _platforms(wishes: LockOptions, host: Host, dialog: Dialog) -> tuple[locking.LockPlatform, ...]:
+    """Return each Python on each machine that the lock is to fit; what nobody named is said."""
+    pythons, machines, whose = wishes.pythons, wishes.machines or (host.machine,), ""
+    if not pythons:
+        try:
+            venv = locate("", host).target.prefix
+            if version := read_venv(venv).python:
+                pythons, whose = (".".join(version.split(".")[:2]),), f", that of {venv},"
+        except EnvdoctorError:
+            pass
+        pythons = pythons or (DEFAULT_PYTHON,)
+    if not (wishes.pythons and wishes.machines):
+        on = f"{' and '.join(pythons)}{whose} on {' and '.join(machines)}"
+        dialog.note(f"note: the lock is for Python {on}; `--python` and `--machine` name others")
+    return tuple(locking.LockPlatform(python=python, machine=name) for python in pythons for name in machines)
+
+
 def _resolved(wanted: locking.LockRequest, host: Host, dialog: Dialog) -> dict[str, Any]:
     uv = uv_tool.locate(host.environ, host.cwd)
     pip = pip_config.read(host.environ, host.home)
@@ -106,7 +128,8 @@ def _text(path: Path) -> str:
     try:
         return read_text(path, _MAXIMUM)
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}", "name a file of direct requirements") from error
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise UsageError(f"{path} cannot be read: {why}", "name a file of direct requirements") from error
 
 
 def _write(target: Path, content: str) -> None:

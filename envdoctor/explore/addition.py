@@ -12,7 +12,7 @@ from envdoctor.doctor.examine import judge, take_fingerprint
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.explore.environment import ExploredEnvironment, explore
 from envdoctor.explore.providers import Providers, changes
-from envdoctor.explore.removal import import_error, unmet_texts
+from envdoctor.explore.removal import import_error, modules_without, unmet_texts
 from envdoctor.explore.scratch import Scratch, scratch_copy
 from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
@@ -63,7 +63,7 @@ def addition(target: Target, host: Host, wanted: Install, stage: Stage) -> Impac
 
     Raises UsageError for what is no requirement, ProbeError when uv cannot install it.
     """
-    strange = next((spec for spec in wanted.specs if spec.startswith("-")), None)
+    strange = next((spec for spec in wanted.specs if not _is_requirement(spec)), None)
     if strange is not None:
         raise UsageError(
             f"`{strange}` is not a requirement", "name distributions: `envdoctor impact install numpy==2.4.4`"
@@ -79,6 +79,21 @@ def addition(target: Target, host: Host, wanted: Install, stage: Stage) -> Impac
             _install(scratch, host, wanted)
         with stage("comparing the copy with the venv"):
             return _compare(before, explore(resolve(scratch.copy), host), scratch, wanted)
+
+
+def _is_requirement(spec: str) -> bool:
+    """Tell whether uv may know what it is: a requirement, or a path, a URL or the name of an archive."""
+    if spec.startswith("-"):
+        return False
+    if "/" in spec or spec == "." or spec.endswith((".whl", ".gz", ".zip", ".bz2", ".xz")):
+        return True
+    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - costs more than a check
+
+    try:
+        Requirement(spec)
+    except InvalidRequirement:
+        return False
+    return True
 
 
 def _installed_already(before: ExploredEnvironment, wanted: Install) -> bool:
@@ -177,7 +192,7 @@ def compared(
         import_before=import_error(before.played),
         import_after=import_error(after.played).replace(scratch.copy, scratch.source),
         unmet=tuple(text for text in unmet_texts(after) if text not in known),
-        stops=tuple(_stops(after, providers)),
+        stops=(*_without_what_went(before, after), *_stops(after, providers)),
         appear=appear,
         disappear=disappear,
         notes=tuple(f"{path} is not a file and was not copied" for path in scratch.left_out),
@@ -255,6 +270,12 @@ def _providers(before: ExploredEnvironment, after: ExploredEnvironment) -> Itera
         # A library that only comes along is not a change of what is there; one outside the environment cannot be lost.
         if (change.before or change.used) and (change.after or not os.path.isabs(change.before)):
             yield change
+
+
+def _without_what_went(before: ExploredEnvironment, after: ExploredEnvironment) -> Iterator[Stopped]:
+    prefix, copy = str(before.reading.target.prefix), str(after.reading.target.prefix)
+    went = {item.name for item in before.items} - {item.name for item in after.items}
+    return modules_without(before, went, lambda path: not os.path.lexists(copy + path.removeprefix(prefix)))
 
 
 def _stops(after: ExploredEnvironment, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:

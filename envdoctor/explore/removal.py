@@ -2,7 +2,7 @@
 
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.unmet import unmet_requirements
@@ -30,6 +30,7 @@ def removal(environment: ExploredEnvironment, asked: Sequence[str]) -> Impact:
     what_if = _WhatIf(
         environment=environment, leaving=tuple(distribution_named(environment, name)[0] for name in asked)
     )
+    what_if.hide()
     what_if.look()
     losses = tuple(what_if.losses())
     providers = tuple(what_if.providers())
@@ -52,6 +53,20 @@ def removal(environment: ExploredEnvironment, asked: Sequence[str]) -> Impact:
     )
 
 
+def modules_without(
+    environment: ExploredEnvironment, names: Collection[str], is_gone: Callable[[str], bool]
+) -> Iterator[Stopped]:
+    """Yield the modules that cannot be imported without these distributions, as `removal` does.
+
+    is_gone: tells of a path of theirs whether it went too.
+    """
+    leaving = tuple(at for at, item in enumerate(environment.items) if item.name in names)
+    what_if = _WhatIf(environment=environment, leaving=leaving)
+    what_if.hide()
+    what_if.hidden = {path: at for path, at in what_if.hidden.items() if is_gone(path)}
+    return what_if.modules()
+
+
 @mutable
 class _WhatIf:
     """The environment as it is, and as it would be."""
@@ -64,11 +79,13 @@ class _WhatIf:
     disk: HidingDisk = field(default_factory=lambda: HidingDisk(()))
     after: TorchImport | None = None
 
-    def look(self) -> None:
+    def hide(self) -> None:
         for at in self.leaving:
             site = self.environment.items[at].site
             for path, _, _ in self.environment.records.rows.get(at, ()):
                 self.hidden.setdefault(os.path.normpath(f"{site}/{path}"), at)
+
+    def look(self) -> None:
         self.disk = HidingDisk(self.hidden)
         if not self._torch_goes():
             self.after = play(self.environment.reading, self.disk)
@@ -130,8 +147,7 @@ class _WhatIf:
         yield from (text for text in unmet_texts(self.environment, left) if text not in known)
 
     def stops(self, providers: Sequence[ProviderChange]) -> Iterator[Stopped]:
-        yield from self._modules()
-        yield from self._requirers()
+        yield from self.modules()
         lost = {change.soname for change in providers if not change.after}
         for elf in self._staying():
             missing = [soname for soname in elf.needed if soname in lost]
@@ -143,12 +159,16 @@ class _WhatIf:
                     reason=f"needs {', '.join(missing)}, which nothing would provide",
                 )
 
-    def _modules(self) -> Iterator[Stopped]:
+    def modules(self) -> Iterator[Stopped]:
+        yield from self._own_modules()
+        yield from self._requirers()
+
+    def _own_modules(self) -> Iterator[Stopped]:
         """Yield the top-level modules and packages that nothing would make importable any more."""
         for path, at in self.hidden.items():
             module = _module(path.removeprefix(f"{self.environment.items[at].site}/"))
             # A package that keeps other files stays importable without its __init__, as a namespace.
-            kept = path.endswith("/__init__.py") and (_size(path) == 0 or not self._empties(os.path.dirname(path)))
+            kept = path.endswith("/__init__.py") and not self._empties(os.path.dirname(path))
             if module and os.path.lexists(path) and not kept:
                 stay = [owner for owner, _ in self._claims(path) if owner not in self.leaving]
                 owner = self.environment.items[stay[0] if stay else at].name

@@ -132,7 +132,7 @@ def refuse_elsewhere(request: TryRequest, host: Host) -> None:
         raise UsageError(
             f"`{words[0]}` is not in {request.target}", f"name it without its folder: `envdoctor try -- {program} …`"
         )
-    if program.startswith("pip") and not (request.target / "bin" / program).exists():
+    if program.startswith("pip") and request.target.is_dir() and not (request.target / "bin" / program).exists():
         raise UsageError(
             f"{request.target} has no {program}, and another one would install somewhere else",
             "use `uv pip`: `envdoctor try -- uv pip install …`",

@@ -250,6 +250,11 @@ def test_two_fetches_at_once_and_one_that_is_stopped(stack: Stack, index: Index)
             "name one: `envdoctor fetch --profile small --wheelhouse DIR`",
         ),
         (
+            ["fetch", "-p", "small", "--wheelhouse", "lockfiles/small.txt"],
+            "--wheelhouse lockfiles/small.txt is not a folder",
+            "name the folder that the wheels go into",
+        ),
+        (
             ["restore", "-p", "small", "--wheelhouse", "none"],
             "the wheelhouse FOLDER/none is not a directory",
             "fill one where an index is: `envdoctor fetch --profile small --wheelhouse FOLDER/none`",

@@ -257,8 +257,8 @@ def test_build_isolation_is_passed_on(venv: Venv) -> None:
     assert (code, document["commands"]) == (0, [f"uv pip install --python {python} --no-build-isolation extra"])
 
 
-@pytest.mark.parametrize("spec", ["--python=/usr/bin/python3", "--target=/tmp/x", "-e."])
-def test_an_option_of_uv_is_no_requirement(venv: Venv, spec: str) -> None:
+@pytest.mark.parametrize("spec", ["--python=/usr/bin/python3", "--target=/tmp/x", "-e.", "x y", "???", "", "numpy=1"])
+def test_what_is_no_requirement_is_refused_before_anything_is_copied(venv: Venv, spec: str) -> None:
     outcome = run_envdoctor(
         "impact", "install", "--venv", venv.prefix, "--", spec, folder=venv.prefix.parent, extra=offline_settings(venv)
     )

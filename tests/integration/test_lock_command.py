@@ -1,5 +1,6 @@
 """`envdoctor lock` with real uv against a local index."""
 
+import os
 import re
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from packaging.pylock import Pylock
 
 from tests.factories.make_index import make_index
 from tests.factories.make_stack import PYTHON, make_stack
+from tests.factories.make_venv import make_venv, rewrite
 from tests.factories.make_wheel import lock_text, make_wheel, sha256
 
 
@@ -24,7 +26,9 @@ def test_requirements_become_a_lock_that_names_no_host(tmp_path: Path) -> None:
         options = ("--exclude-newer", "2026-02-01T00:00:00Z")
         answer = stack.run("lock", "direct.in", "-o", "direct.txt", *options, extra=online)
         too_early = stack.run("lock", "direct.in", "--exclude-newer", "2026-01-01T00:00:00Z", extra=online)
-    assert (answer.code, answer.out, answer.err) == (0, "locked 2 packages in direct.txt\n", "")
+    assert (answer.code, answer.out) == (0, "locked 2 packages in direct.txt\n")
+    machine = os.uname().machine
+    assert answer.err == f"note: the lock is for Python 3.12 on {machine}; `--python` and `--machine` name others\n"
     assert (tmp_path / "direct.txt").read_text() == (
         "# Kept head.\n# Second line.\n"
         f"asked-for==1.5 \\\n    --hash=sha256:{sha256(served)}\n    # {sha256(served)[:12]}: py3-none-any\n"
@@ -33,12 +37,27 @@ def test_requirements_become_a_lock_that_names_no_host(tmp_path: Path) -> None:
     assert too_early.code == 4
 
 
+def test_a_lock_is_for_the_python_of_the_venv_that_is_there(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path, make_wheel(tmp_path / "wheels", "needed", "2.0"))
+    (tmp_path / "direct.in").write_text("needed\n")
+    venv = make_venv(tmp_path / ".venv", cache=stack.cache)
+    config = venv.prefix / "pyvenv.cfg"
+    # As of a venv of another Python: the version is read, nothing is started.
+    text = re.sub(r"(?m)^(version\w*) = .*", r"\1 = 3.14.1", config.read_text())
+    rewrite(config, text)
+    answer = stack.run("lock", "direct.in", "-o", "direct.txt")
+    assert (answer.code, answer.err) == (
+        0,
+        f"note: the lock is for Python 3.14, that of FOLDER/.venv, on {os.uname().machine}; "
+        "`--python` and `--machine` name others\n",
+    )
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     answer = make_stack(tmp_path).run("lock", "absent.in")
     assert (answer.code, answer.err) == (
         2,
-        "error: absent.in cannot be read: [Errno 2] No such file or directory: 'absent.in'\n\n"
-        "hint: name a file of direct requirements\n",
+        "error: absent.in cannot be read: No such file or directory\n\nhint: name a file of direct requirements\n",
     )
 
 

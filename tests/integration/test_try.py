@@ -75,6 +75,21 @@ def test_what_harms_another_is_thrown_away(venv: Venv) -> None:
     assert list((venv.prefix.parent / ".envdoctor/venv/builds").iterdir()) == []
 
 
+def test_an_uninstall_stops_what_impact_says_it_stops(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    own = [
+        make_wheel(wheels, "base", "1.0", files={"base/__init__.py": "", "base/more.py": ""}),
+        make_wheel(wheels, "user", "1.0", files={"user/__init__.py": "import base\n"}, requires=["base"]),
+        make_wheel(wheels, "lazy", "1.0", files={"lazy/__init__.py": ""}, requires=["base"]),
+    ]
+    venv = make_venv(tmp_path / "venv", *own)
+    code, told = _document(venv, "--discard", "--", "uv", "pip", "uninstall", "base")
+    foreseen = run_envdoctor("impact", "remove", "base", "--venv", venv.prefix, "--json", folder=tmp_path)
+    stops = told["impact"]["stops"]
+    assert [(stop["module"], stop["owner"]) for stop in stops] == [("base", "base"), ("user", "user")]
+    assert (code, stops) == (1, json.loads(foreseen.out)["stops"])
+
+
 def test_a_test_that_fails_throws_it_away(venv: Venv) -> None:
     before = tree_state(venv.prefix)
     test = "python -c 'import one; print(one.__file__); raise SystemExit(7)'"

@@ -18,7 +18,7 @@ ELSEWHERE = {
     r"^envdoctor (lock|fetch) .*(--exclude-newer|--undated)": "needs an index that says when a wheel was uploaded",
     r"^(python|torchrun) .*(-m trainer|train\.py)": "needs the checkout's trainer, or GPUs",
     r" -m trainer": "needs the checkout's trainer",
-    r"^export PATH=.*VIRTUAL_ENV": "the test's own venvs stand for those of `make run`",
+    r"^(source |export PATH=)": "the test's own venvs stand for those of `make run`",
     r"[…<]|\.\.\.|(?<![\w-])[A-Z]+(?![\w-])(?!=)": "a form to fill in, no command to paste",
     r"^envdoctor cache undo$": "needs a clean-up before it: tests/cli/test_cache.py",
     r" /srv/": "a path of somebody's machine",
@@ -26,7 +26,8 @@ ELSEWHERE = {
 """Form of a command -> where it is run instead, or why it cannot be."""
 _PROMPT = re.compile(r"^\$ ")
 _STARTS = re.compile(
-    r"^(\$ |envdoctor |\.venv/bin/|export |make |docker |pipx |uvx? |pip |git |cd |torchrun |python |ENVDOCTOR_)"
+    r"^(\$ |envdoctor |\.venv/bin/|export |source |make |docker |pipx |uvx? |pip |git |cd |torchrun |python |"
+    r"ENVDOCTOR_)"
 )
 
 

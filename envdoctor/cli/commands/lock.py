@@ -15,11 +15,17 @@ from envdoctor.wheels.pylock_text import Form
 def lock(
     requirements: Annotated[str, typer.Argument(metavar="FILE", help="Direct requirements, one a line.")],
     python: Annotated[
-        list[str], typer.Option("--python", metavar="VERSION", help="Python the lock fits. Can be repeated.")
-    ] = ["3.12"],  # noqa: B006 - typer reads the default and never shares it
+        list[str],
+        typer.Option(
+            "--python",
+            metavar="VERSION",
+            help="Python the lock fits: by default that of the active or nearest venv, else 3.12. Can be repeated.",
+        ),
+    ] = [],  # noqa: B006 - typer reads the default and never shares it
     machine: Annotated[
-        list[str], typer.Option("--machine", metavar="NAME", help="Machine the lock fits. Can be repeated.")
-    ] = ["x86_64"],  # noqa: B006
+        list[str],
+        typer.Option("--machine", metavar="NAME", help="Machine the lock fits: by default this one. Can be repeated."),
+    ] = [],  # noqa: B006
     exclude_newer: Annotated[
         str, typer.Option("--exclude-newer", metavar="TIME", help="Use nothing uploaded later (2026-04-24T00:00:00Z).")
     ] = "",

@@ -12,7 +12,7 @@ from envdoctor.report.style import Style, printable
 def text(data: BisectUndo, style: Style) -> str:
     """Return the plan, or what was done."""
     if data.status == "planned":
-        lines = [f"undone in {data.venv}, in a copy that was found good and is swapped in:"]
+        lines = [f"to undo in {data.venv}: the copy that was found good without these is to be swapped in"]
         lines += [f"  {printable(str(change))}" for change in data.undone]
         lines.append(f"the venv as it is now is kept at {data.keep}")
         lines += [f"it is in use by {user}" for user in data.users]

@@ -196,8 +196,8 @@ def test_a_package_that_keeps_other_files_stays_importable(tmp_path: Path) -> No
     two = make_wheel(tmp_path / "w", "two", "1", files={"shared/two.py": "", "alone.py": "", "own/__init__.py": ""})
     venv = make_venv(tmp_path / "venv", one, two)
     assert _foretell(venv, "one").stops == ()
-    assert [stop.module for stop in _foretell(venv, "two").stops] == ["alone"]
-    assert [stop.module for stop in _foretell(venv, "one", "two").stops] == ["shared", "alone"]
+    assert [stop.module for stop in _foretell(venv, "two").stops] == ["alone", "own"]
+    assert [stop.module for stop in _foretell(venv, "one", "two").stops] == ["shared", "alone", "own"]
 
 
 def test_a_package_with_subpackages_stops_when_all_of_it_goes(tmp_path: Path) -> None:
