@@ -24,6 +24,7 @@ from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.standards.need import meets, parse_need
+from envdoctor.standards.requirements import parse_requirement
 from envdoctor.wheels import index_config, pip_config, uv_config
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.uv import UvError
@@ -87,13 +88,7 @@ def _is_requirement(spec: str) -> bool:
         return False
     if "/" in spec or spec == "." or spec.endswith((".whl", ".gz", ".zip", ".bz2", ".xz")):
         return True
-    from packaging.requirements import InvalidRequirement, Requirement  # noqa: PLC0415 - costs more than a check
-
-    try:
-        Requirement(spec)
-    except InvalidRequirement:
-        return False
-    return True
+    return parse_requirement(spec) is not None
 
 
 def _installed_already(before: ExploredEnvironment, wanted: Install) -> bool:
