@@ -133,7 +133,7 @@ def test_a_lock_of_nothing_and_one_in_place_of_its_requirements_are_refused(tmp_
     )
     assert asked.read_text() == "plain\n"
     asked.write_text("-r direct.in\n")
-    answer = stack.run("lock", "direct.in", "-o", "direct.txt")
+    answer = stack.run("lock", "direct.in", "-o", "direct.txt", "--python", "3.12", "--machine", "x86_64")
     assert (answer.code, answer.err) == (
         2,
         "error: direct.in asks for nothing here, and nothing was written\n\n"
