@@ -88,7 +88,7 @@ def check(workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Result:
         verdict = _each(verdict, lambda finding: _led(finding, hindered) if _changes(finding, prefix) else finding)
     if not wishes.root and not wishes.fingerprint:
         verdict = with_sources(verdict, workspace)
-    verdict = _against_baseline(verdict, workspace, wishes)
+    verdict = _against_baseline(verdict, workspace, wishes, dialog)
     return Result(
         command="check",
         data=Checked(
@@ -129,7 +129,7 @@ def with_sources(verdict: Verdict, workspace: Workspace) -> Verdict:
     return _each(verdict, told)
 
 
-def _against_baseline(verdict: Verdict, workspace: Workspace, wishes: CheckOptions) -> Verdict:
+def _against_baseline(verdict: Verdict, workspace: Workspace, wishes: CheckOptions, dialog: Dialog) -> Verdict:
     named = wishes.write_baseline or wishes.baseline
     if not named:
         return verdict
@@ -138,7 +138,13 @@ def _against_baseline(verdict: Verdict, workspace: Workspace, wishes: CheckOptio
     path = Path(workspace.host.cwd, named)
     if wishes.write_baseline:
         baseline.write(path, verdict)
-    return baseline.without(verdict, baseline.read(path), named)
+    known = baseline.read(path)
+    if untold := baseline.untold(known):
+        dialog.note(
+            f"note: {named} does not say how far {untold} of its findings went, so whether they got worse "
+            "could not be determined; write it again: `envdoctor check --write-baseline FILE`"
+        )
+    return baseline.without(verdict, known, named)
 
 
 def fingerprint(workspace: Workspace, dialog: Dialog, *, deep: bool = False) -> Result:

@@ -292,10 +292,9 @@ def _check(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> di
 
     del task
     result = app.check(workspace, app.CheckOptions(), dialog)
-    errors = [
-        f"{finding.code} {finding.subject}" for finding in result.data.verdict.findings if finding.severity == "error"
-    ]
-    return _told(result) | {"errors": [leaving(error) for error in errors[:_MOST_ERRORS]]}
+    found = [finding for finding in result.data.verdict.findings if finding.severity == "error"]
+    errors = [leaving(f"{finding.code} {finding.subject}") for finding in found[:_MOST_ERRORS]]
+    return _told(result) | {"errors": errors, "files": len({file for finding in found for file in finding.files})}
 
 
 def _cache(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:

@@ -47,3 +47,16 @@ class Finding:
     symptom_of: tuple[str, ...] = ()
     explains: tuple[str, ...] = field(default=())
     """Codes of the findings that hang under this one; filled in by the verdict."""
+
+    @property
+    def extent(self) -> frozenset[str]:
+        """The tokens that say how far it goes: one of the same code and subject with more of them is worse.
+
+        What is named by an absolute path has another one on the next machine, and is left out.
+        """
+        return frozenset(token for token in (*self.causes, *self.symptom_of) if ":/" not in token)
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Those of them that are files."""
+        return frozenset(token for token in self.extent if token.startswith("file:"))

@@ -124,10 +124,16 @@ def blocking_findings(
 def added(after: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding, ...]:
     """Return the findings that were not there before, compared by code and subject.
 
-    A subject can list several names: a finding that lists some of those that were there before is the same one.
+    A subject can list several names: a finding that lists some of those that were there before is the same one. It is
+    another one if it is about a file that no finding was about before.
     """
     known = {(finding.code, name) for finding in before for name in subjects(finding)}
-    return tuple(finding for finding in after if not all((finding.code, name) in known for name in subjects(finding)))
+    files = frozenset[str]().union(*(finding.files for finding in before))
+    return tuple(
+        finding
+        for finding in after
+        if not all((finding.code, name) in known for name in subjects(finding)) or finding.files - files
+    )
 
 
 def of_the_venv(finding: Finding) -> bool:

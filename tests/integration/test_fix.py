@@ -194,10 +194,12 @@ def test_only_what_is_not_in_the_baseline_counts(incident: Incident) -> None:
     incident.lose()
     written = run(incident, "check", "--write-baseline", "known.json")
     assert written.code == 0
-    assert json.loads((incident.root / "known.json").read_text()) == {
-        "schema_version": 1,
-        "findings": [{"code": "ED201", "subject": "nvidia-cudnn-cu12"}],
-    }
+    document = json.loads((incident.root / "known.json").read_text())
+    (known,) = document["findings"]
+    assert document == {"schema_version": 1, "findings": [known]}
+    assert {**known, "about": ()} == {
+        "code": "ED201", "subject": "nvidia-cudnn-cu12", "severity": "error", "about": ()
+    }  # fmt: skip
     same = json.loads(run(incident, "check", "--baseline", "known.json", "--json").out)
     assert same["summary"]["exit_code"] == 0
     assert [(item["finding"]["code"], item["reason"]) for item in same["waived"]] == [
@@ -206,6 +208,28 @@ def test_only_what_is_not_in_the_baseline_counts(incident: Incident) -> None:
     (incident.venv.site_packages / "torch/__init__.py").unlink()
     new = run(incident, "check", "--baseline", "known.json", "--json")
     assert (new.code, [item["code"] for item in json.loads(new.out)["findings"]]) == (1, ["ED202"])
+
+
+def test_a_finding_of_the_baseline_that_got_worse_counts(incident: Incident) -> None:
+    gone = sorted((incident.venv.site_packages / "torch").glob("*.py"))
+    gone[0].unlink()
+    run(incident, "check", "--write-baseline", "known.json")
+    assert run(incident, "check", "--baseline", "known.json").code == 0
+    gone[1].unlink()
+    found = json.loads(run(incident, "check", "--baseline", "known.json", "--json").out)
+    (worse,) = found["findings"]
+    assert (worse["code"], worse["subject"], found["summary"]["exit_code"]) == ("ED202", "torch", 1)
+    path = gone[1].relative_to(incident.venv.prefix)
+    assert worse["evidence"][-1] == f"it is in the baseline known.json, where it was less: new are file:{path}"
+    # As an older version wrote it.
+    old = {"schema_version": 1, "findings": [{"code": "ED202", "subject": "torch"}]}
+    (incident.root / "known.json").write_text(json.dumps(old))
+    done = run(incident, "check", "--baseline", "known.json")
+    assert done.code == 0
+    assert done.err == (
+        "note: known.json does not say how far 1 of its findings went, so whether they got worse could not be "
+        "determined; write it again: `envdoctor check --write-baseline FILE`\n"
+    )
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,12 @@ def test_what_is_no_answer_is_named(out: bytes, problem: str) -> None:
         ),
         ("repair", (driver(), DONE, TaskSaid(code=3, text="not read\n")), "errors left", "not read"),
         ("repair", (driver(), DONE, driver("ED2 new")), "failed", "it was changed, and its check says: errors"),
+        (
+            "repair",
+            (replace(driver(), files=1), DONE, replace(driver(), files=2)),
+            "failed",
+            "it was changed, and its check says: errors",
+        ),
         ("repair", (TaskSaid(code=0), DONE, driver()), "failed", "it was changed, and its check says: errors"),
         (
             "repair",

@@ -1,0 +1,26 @@
+"""Which errors of a copy are new."""
+
+from envdoctor.model.finding import Finding, Remediation
+from envdoctor.stack.examination import added
+
+
+def damaged(subject: str, *files: str) -> Finding:
+    return Finding(
+        code="ED202",
+        name="damaged-distribution",
+        severity="error",
+        confidence="high",
+        title="damaged",
+        subject=subject,
+        evidence=(),
+        remediation=Remediation(text=""),
+        causes=(*(f"file:{path}" for path in files), *(f"dist:{name}" for name in subject.split(", "))),
+    )
+
+
+def test_an_error_about_more_files_than_before_is_new() -> None:
+    before = [damaged("a, b", "a/x.py", "b/x.py")]
+    assert added([damaged("a", "a/x.py")], before) == ()
+    worse, other = damaged("a", "a/x.py", "a/y.py"), damaged("c")
+    assert added([worse, other], before) == (worse, other)
+    assert added([damaged("a", "/opt/site-packages/a.py")], before) == ()
