@@ -12,6 +12,7 @@ from typing import BinaryIO, Protocol
 from envdoctor.facts.regular_file import open_regular
 from envdoctor.facts.whole_file import open_alone
 from envdoctor.model.frozen import mutable
+from envdoctor.model.wording import counted
 from envdoctor.wheels.http import PATIENCE, PAUSES, opened
 from envdoctor.wheels.http_errors import TransientError
 from envdoctor.wheels.index import File
@@ -21,6 +22,8 @@ from envdoctor.wheels.wheel_file import unsafe_entry
 _PIECE = 1024 * 1024
 _LARGEST = 16 << 30
 """Bytes of a wheel: the largest published ones have 3 GB."""
+_LEFT_FREE = 256 << 20
+"""Bytes of the disk that a file of unknown size leaves free."""
 _END_OF_ZIP, _TRAILER = b"PK\5\6", 22 + 65_535
 """What ends a zip archive, and how much of its end that may be (APPNOTE 4.3.16)."""
 _RANGE = re.compile(r"bytes (\d+)-\d+/(\d+)")
@@ -112,7 +115,7 @@ class Download:
         local = self.file.local
         if local is not None:
             with local.open("rb") as source, self._writing(at=0) as target:
-                self._copy(source, target)
+                self._copy(source, target, self.file.size)
             return
         furthest, failures = 0, 0
         while True:
@@ -151,11 +154,17 @@ class Download:
                 raise TransientError(f"{shown(self.file.url)}: the server sent another range than it was asked for")
             self._validator = _strong(answer.headers.get("ETag", ""))
             with self._writing(at) as target:
-                self._copy(answer, target)
+                self._copy(answer, target, self._size(answer.headers, total))
                 if total is not None and target.tell() < total:
                     raise TransientError(
                         f"{shown(self.file.url)}: the connection broke off ({target.tell()} of {total} bytes came)"
                     )
+
+    def _size(self, headers: Mapping[str, str], total: int | None) -> int | None:
+        """Return the size of the file that the index or the server says, the smaller one; None where none does."""
+        encoded = headers.get("Content-Encoding", "identity") != "identity"
+        told = (self.file.size, None if encoded else total)
+        return min((size for size in told if size is not None), default=None)
 
     def _writing(self, at: int) -> BinaryIO:
         target = os.fdopen(open_alone(self.part, os.O_RDWR), "r+b")
@@ -163,12 +172,25 @@ class Download:
         target.seek(at)
         return target
 
-    def _copy(self, source: "_Source", target: BinaryIO) -> None:
+    def _copy(self, source: "_Source", target: BinaryIO, size: int | None) -> None:
+        """Copy what is left; size: of the whole file, None where nobody says it."""
         self._tell(target.tell())
+        most = _LARGEST if size is None else size
+        if size is None:
+            disk = os.fstatvfs(target.fileno())
+            most = min(most, target.tell() + max(0, disk.f_bavail * disk.f_frsize - _LEFT_FREE))
         # What has come, not a full piece: a slow connection that is interrupted leaves it all.
         while piece := source.read1(_PIECE):
             if self.stop.is_set():
                 raise DownloadError("it was interrupted")
+            if target.tell() + len(piece) > most:
+                target.close()
+                self.part.unlink()
+                raise DownloadError(
+                    f"{shown(self.file.url)} does not end: more than {counted(most, 'byte')} came, "
+                    f"{'which is its size' if size is not None else 'and nobody says its size'}",
+                    "look at what that server serves, or take the wheel from another source",
+                )
             target.write(piece)
             self._tell(target.tell())
         target.flush()

@@ -291,6 +291,14 @@ def chunked(handler: Handler, content: bytes, kind: str) -> None:
         handler.wfile.flush()
 
 
+def endless(handler: Handler, content: bytes, kind: str) -> None:
+    """Send chunks until nobody takes them."""
+    handler.head(200, None, Content_Type=kind, Transfer_Encoding="chunked")
+    piece = content + bytes(100_000)
+    while handler.command != "HEAD":
+        handler.wfile.write(b"%x\r\n%s\r\n" % (len(piece), piece))
+
+
 def portal(handler: Handler, content: bytes, kind: str) -> None:
     """Answer like a network that wants a login first: a page of its own, with 200."""
     del content, kind

@@ -17,7 +17,7 @@ from envdoctor.model.events import silent
 from envdoctor.model.plan import BaseInterpreter, Unavailable
 from envdoctor.stack.interpreters import InterpreterRequest, choose
 from envdoctor.standards.lock import LockedPackage
-from envdoctor.wheels import fetched_wheels, wheel_origins, wheel_tags
+from envdoctor.wheels import download, fetched_wheels, wheel_origins, wheel_tags
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.cached_answers import Question, Remembered
 from envdoctor.wheels.download import Download, DownloadError
@@ -172,6 +172,20 @@ def bench(wheels: Path) -> Bench:  # type: ignore[misc]
     """Serve it."""
     with faulty_index(wheels) as index:
         yield Bench(folder=wheels.parent, index=index, more={})
+
+
+def test_a_file_that_does_not_end_is_not_taken_to_the_last_byte_of_the_disk(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = (bench.folder / "wheels" / WHEEL).stat().st_size
+    bench.scripted(FILE, [deeds.endless])
+    hint = "look at what that server serves, or take the wheel from another source"
+    told = f"http://INDEX{{}} does not end: more than {{}}\n{hint}"
+    assert bench.fetched() == told.format(FILE, f"{size} bytes came, which is its size")
+    monkeypatch.setattr(download, "_LARGEST", 1 << 20)
+    monkeypatch.setattr(download.Download, "_size", lambda *_: None)
+    assert bench.fetched() == told.format(FILE, "1048576 bytes came, and nobody says its size")
+    assert not list((bench.folder / "house").glob(".*.part"))
 
 
 @pytest.mark.parametrize(

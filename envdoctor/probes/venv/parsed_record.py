@@ -19,6 +19,10 @@ _MAXIMUM_BYTES = 16 * 1024 * 1024
 def parse(data: bytes, folder: str) -> tuple[Parsed, list[int]]:
     """Return a RECORD of that metadata folder, and the numbers of the lines that are not rows."""
     rows, bad = parse_rows(data)
+    # No file can hold its own hash; uv keeps the size that a wheel states of its RECORD, and then adds rows.
+    own = f"{folder}/RECORD"
+    if f"{own},".encode("utf-8", "surrogateescape") in data or b'"' in data:
+        rows = [(own, "", "") if row[0] == own else row for row in rows]
     odd = odd_rows(rows)
     left_out = set(odd)
     import hashlib  # noqa: PLC0415 - it loads OpenSSL, and few checks hash anything

@@ -19,7 +19,7 @@ from envdoctor.facts.memo_file import memo_path, read_own, settled, write_memo
 from envdoctor.model.frozen import field, mutable
 from envdoctor.probes.venv.rows import Fields, Rows, Span, columns_of, join, split
 
-_MAGIC = b"envdoctor records 3\n"
+_MAGIC = b"envdoctor records 4\n"
 """Raised whenever a field or what it means changes: what was remembered before then counts for nothing."""
 _MAXIMUM = 256 * 1024 * 1024
 _FIELDS, _COLUMNS = 3, 4

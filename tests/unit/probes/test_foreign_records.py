@@ -4,6 +4,8 @@ import re
 import sys
 from pathlib import Path
 
+from envdoctor.facts.context import Options
+from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from tests.factories.make_reading import bare_host, read
@@ -25,6 +27,18 @@ def test_rows_that_name_folders_are_no_files_to_check(tmp_path: Path) -> None:
     rewrite(record, record.read_text().replace("thing,,", "thing,sha256=abc,4096"))
     (fault,) = read(venv.prefix).fact(InstalledFiles).faults
     assert fault.path.endswith("site-packages/thing")
+
+
+def test_what_a_record_says_of_itself_is_no_promise(tmp_path: Path) -> None:
+    """As a wheel had it, whose RECORD was empty or hashed: the installer adds rows, and a reinstall says it again."""
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1.0"))
+    record = venv.dist_info("thing") / "RECORD"
+    own = f"{record.parent.name}/RECORD"
+    for said in (f"{own},,0", f"{own},sha256=abc,7", f'"{own}",sha256=abc,7'):
+        rewrite(record, re.sub(f'(?m)^"?{re.escape(own)}.*$', said, record.read_text()))
+        assert said in record.read_text()
+        reading = read(venv.prefix, options=Options(deep=True))
+        assert (reading.fact(InstalledFiles).faults, reading.fact(DeepFiles).altered) == ((), ())
 
 
 def test_a_distribution_of_the_base_or_the_user_is_inside_its_own_prefix(tmp_path: Path) -> None:

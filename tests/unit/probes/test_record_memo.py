@@ -155,7 +155,7 @@ def test_a_memo_that_others_can_write_is_not_believed(venv: Venv) -> None:
         lambda data: data[:0],
         lambda data: data[:-1],
         lambda data: data + b"x",
-        lambda data: data.replace(b"records 3", b"records 2"),
+        lambda data: data.replace(b"records 4", b"records 3"),
         lambda data: data.replace(b"a.txt", b"x.txt"),
         lambda data: _with_checksum(data, b"null\n"),
         lambda data: _with_checksum(data, b"[[],null]\nx"),
