@@ -1,7 +1,11 @@
 """Each error text of a public case leads to the check that finds the case, and to few others."""
 
+import py_compile
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -286,3 +290,26 @@ def test_remembered_words_find_every_text_that_has_them() -> None:
         "Failed to initialize NVML: Dri",
     ]
     assert containing("all is well", NAMES) == ()
+
+
+def test_the_remedy_for_damaged_bytecode_heals_and_follows_no_link(tmp_path: Path) -> None:
+    """Python's own words are known, and what is printed works as it is typed."""
+    package, outside = tmp_path / "VENV/lib/thing", tmp_path / "outside/__pycache__"
+    for folder in (package, outside):
+        folder.mkdir(parents=True)
+    (package / "__init__.py").write_text("value = [1, 2, 3]\n")
+    (package / "sub").symlink_to(outside.parent)
+    kept = outside / "kept.pyc"
+    kept.write_text("")
+    py_compile.compile(str(package / "__init__.py"))
+    (compiled,) = (package / "__pycache__").iterdir()
+    compiled.write_bytes(compiled.read_bytes()[:-40])
+    command = [sys.executable, "-c", "import thing; print(thing.value)"]
+    path = {"PYTHONPATH": str(package.parent)}
+    broken = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    (found,) = recognize(broken.stderr, {})
+    assert found.text == "EOFError: marshal data too short"
+    remedy = found.causes[0][2].split("`")[-2]
+    subprocess.run(["sh", "-c", remedy], cwd=tmp_path, check=True)
+    healed = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
+    assert (healed.stdout, kept.exists()) == ("[1, 2, 3]\n", True)
