@@ -4,7 +4,6 @@
 schedule of its own, reads on where the earlier one stopped, and its checkpoints record what came before.
 """
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +31,7 @@ def parent_of(folder: Path) -> Saved:
 def lineage(parent: Saved, folder: Path) -> Ancestry:
     """Return the stages before a run that extends `parent`."""
     identity = parent.state["identity"]
-    told = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
+    told = checkpoint.identity_digest(identity)
     stage = {"run": folder.name, "step": parent.step, "batches": parent.state["batches"], "identity": told}
     return (*identity.get("ancestry", ()), stage)
 

@@ -24,6 +24,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 
 from trainer.errors import CheckpointError
+from trainer.writing import say
 
 SCHEMA = 2
 MASTERS, MOMENTS = "drafter.safetensors", "moments.safetensors"
@@ -67,7 +68,12 @@ def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
             "make room or give the folder back, then go on with --resume from the checkpoint before it",
         ) from error
     for old in steps(root)[: -(keep + 1)]:
-        shutil.rmtree(root / f"{_PREFIX}{old:06d}")
+        left = root / f"{_PREFIX}{old:06d}"
+        try:
+            shutil.rmtree(left)
+        except OSError as error:
+            # Somebody's link, or not ours to remove: no reason to end the run.
+            say(f"{left}: an old checkpoint stays: {error.strerror or error}")
     return place
 
 
@@ -183,6 +189,11 @@ def _describes(files: Mapping[str, Any]) -> bool:
         isinstance(told, dict) and {key: type(value) for key, value in told.items()} == {"size": int, "sha256": str}
         for told in files.values()
     )
+
+
+def identity_digest(identity: Mapping[str, object]) -> str:
+    """Return what stands for an identity where it is only compared."""
+    return hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def require_same(saved: Mapping[str, object], wanted: Mapping[str, object], root: Path) -> None:

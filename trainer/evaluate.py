@@ -43,7 +43,8 @@ class Decoded:
     ids: tuple[int, ...]
     """New tokens."""
     accepted: tuple[int, ...] = ()
-    """Drafted tokens accepted in each cycle; the target adds one more to each. Empty for plain decoding."""
+    """Drafted tokens accepted in each cycle, as far as they are in the text; the cycle's last token counts as the
+    target's own. Empty for plain decoding."""
     pass_seconds: float = field(default=0.0, compare=False)
     """Wall-clock of a pass or a cycle of all texts decoded together, the median; the prompts' own pass left out."""
 
@@ -58,7 +59,8 @@ class Evaluation:
     tokens: int
     cycles: int
     acceptance_length: float
-    """Tokens a target pass yields: accepted ones plus the target's own."""
+    """Tokens of the texts a target pass yields: accepted ones plus the target's own. What a pass accepts behind a stop
+    token or beyond the count is not text, and does not count."""
     interval: tuple[float, float]
     """95 % interval of the acceptance length, by bootstrap over the prompts."""
     by_position: tuple[float, ...]
@@ -145,9 +147,9 @@ class SpeculativeDecoder:
             last = own.gather(1, right[:, None])[:, 0]
             told, counts, kept = own.tolist(), right.tolist(), [0] * len(prompts)
             for text in open_:
-                accepted[text].append(counts[text])
                 # The accepted tokens are the target's own choices, and one more follows them.
                 kept[text] = texts.add(text, told[text][: counts[text] + 1])
+                accepted[text].append(kept[text] - 1)
             passes.keep(kept)
         return texts.decoded(accepted)
 

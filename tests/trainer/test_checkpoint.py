@@ -38,6 +38,22 @@ def test_what_was_saved_is_loaded_and_older_ones_go(tmp_path: Path) -> None:
     assert torch.equal(older.moments["exp_avg.fc.weight"], torch.full((3, 2), 31.0))
 
 
+def test_an_old_checkpoint_that_cannot_be_removed_costs_a_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    root, elsewhere = tmp_path / "checkpoints", tmp_path / "large"
+    checkpoint.save(root, made(10), keep=0)
+    (root / "step-000010").rename(elsewhere)
+    (root / "step-000010").symlink_to(elsewhere)
+    checkpoint.save(root, made(20), keep=0)
+    assert checkpoint.find(root).load().step == 20
+    told = "an old checkpoint stays: Cannot call rmtree on a symbolic link"
+    assert capsys.readouterr().err == f"{root / 'step-000010'}: {told}\n"
+    assert sorted(file.name for file in elsewhere.iterdir()) == [
+        "drafter.safetensors", "moments.safetensors", "state.json",
+    ]  # fmt: skip
+
+
 def test_a_folder_of_another_name_is_no_checkpoint(tmp_path: Path) -> None:
     checkpoint.save(tmp_path, made(10), keep=0)
     for name in ("step-old", "step-7", "step-000020.bak", "step-", "other"):

@@ -86,9 +86,7 @@ def test_an_evaluation_without_room_is_an_error_that_names_what_to_lower(
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.50 GiB. Including non-PyTorch memory, ..")
 
     monkeypatch.setattr("trainer.finalize.evaluate", full)
-    parts = SimpleNamespace(
-        config=TrainConfig(profile="x"), mask_token=2, target_config=decoder.target.config, kept=None, prompts=list
-    )
+    parts = SimpleNamespace(config=TrainConfig(profile="x"), mask_token=2, stop=(), kept=None, prompts=list)
     finalizer = Finalizer(parts=parts, output=tmp_path, stop=lambda: False)  # type: ignore[arg-type]
     with pytest.raises(DeviceMemoryError) as caught:
         finalizer.during(300, decoder.drafter, decoder.target)
@@ -230,6 +228,36 @@ def test_an_evaluation_tells_each_prompt_and_stops_between_passes(decoder: Specu
     asked: list[bool] = []
     assert evaluate(decoder, PROMPTS, 21, lambda: asked.append(True) or len(asked) > 30) is None
     assert len(asked) == 31
+
+
+@pytest.mark.parametrize("stop", [(), (6, 7, 30)], ids=["cut at the count", "ended by a token"])
+def test_only_what_is_in_the_text_counts_as_accepted(target_folder: Path, stop: tuple[int, ...]) -> None:
+    decoder = decoder_of(target_folder, stop)
+    own = {tuple(each): list(decoder.plain(each, 64)) for each in PROMPTS}
+
+    def oracle(last: torch.Tensor, passes: Passes) -> torch.Tensor:
+        # A drafter that is always right, behind a stop token too.
+        drafts = []
+        for prompt, length in zip(PROMPTS[: len(last)], passes.lengths, strict=True):
+            text = whole[tuple(prompt)][length - len(prompt) + 1 :]
+            drafts.append((text + [0] * 4)[:4])
+        return torch.tensor(drafts)
+
+    endless = decoder_of(target_folder)
+    whole = {tuple(each): list(endless.plain(each, 64)) for each in PROMPTS}
+    decoder._draft = oracle  # type: ignore[method-assign]
+    for count in (12, 21):
+        texts = decoder.speculative_texts(PROMPTS, count, seeds=range(4))
+        assert [list(text.ids) for text in texts] == [own[tuple(each)][:count] for each in PROMPTS]
+        for text in texts:
+            # The first token is of the prompt's own pass; each cycle adds what it accepts and one.
+            assert sum(text.accepted) + len(text.accepted) == len(text.ids) - 1
+    found = evaluate(decoder, PROMPTS[:1], 12, lambda: False)
+    assert found is not None
+    assert found.acceptance_length == (found.tokens - 1) / found.cycles
+    if not stop:
+        # 11 tokens in cycles of 5, 5 and 1.
+        assert (found.acceptance_length, found.by_position) == (11 / 3, (2 / 3,) * 4)
 
 
 def test_the_interval_holds_the_true_acceptance_length_as_often_as_it_says() -> None:
