@@ -241,7 +241,7 @@ def judge(argv: list[str]) -> None:
     import dataclasses
 
     from trainer.arguments import parse
-    from trainer.assemble import assemble, stop_tokens
+    from trainer.assemble import assemble
     from trainer.device import choose
     from trainer.errors import TrainerError
     from trainer.evaluate import SpeculativeDecoder, evaluate
@@ -262,7 +262,7 @@ def judge(argv: list[str]) -> None:
             continue
         decoder = SpeculativeDecoder(
             target, drafter, block=parts.config.drafter.block, mask_token=parts.mask_token,
-            stop=stop_tokens(parts.target_config), kept=parts.kept,
+            stop=parts.stop, kept=parts.kept,
         )  # fmt: skip
         told = []
         for temperature in TEMPERATURES:

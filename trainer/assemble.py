@@ -18,7 +18,7 @@ from trainer.data.chat import Encoder, load_tokenizer, mask_token, template_argu
 from trainer.data.feature_cache import CacheSpec, FeatureReader
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
-from trainer.data.usable import prompts, require_learnable
+from trainer.data.usable import SPARED, held_out, prompts, require_learnable
 from trainer.device import require_backend, working_dtype
 from trainer.errors import ROOM_TO_LOAD, ConfigError, DataError, memory_for
 from trainer.flops import drafter_step, target_cost
@@ -29,12 +29,9 @@ from trainer.objectives import Objective, choose_vocabulary
 from trainer.sections import LossConfig
 from trainer.shared_weights import load_shared
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
-from trainer.target_files import target_digest
+from trainer.target_files import stop_tokens, target_digest
 from trainer.target_loading import weights_index
 from trainer.tensor_parallel import TensorGroup, split_plan
-
-SPARED = 20
-"""Of so many rows one is held out for evaluations at most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +46,7 @@ class Parts:
     rows: Rows
     plan: Plan
     held_out: tuple[int, ...]
-    """Rows kept from training, for the closing evaluation."""
+    """Rows kept from training, for evaluations."""
     shape: DrafterShape
     mask_token: int
     pad_token: int
@@ -64,20 +61,33 @@ class Parts:
         """What the drafter is asked for."""
         return Objective.of(self.config.loss, self.config.drafter, self.kept, self.target_config.vocab_size)
 
-    @property
-    def spared(self) -> str:
-        """What a person should know of the rows that are held out; empty where they are as many as asked for."""
-        asked, held, rows = self.config.run.evaluate, len(self.held_out), len(self.rows.lengths)
-        if held >= asked:
-            return ""
-        if held:
-            return f"run.evaluate: {held} of {rows:,} rows are held out, one in {SPARED}; {asked} were asked for"
-        return f"run.evaluate: {rows:,} rows are too few to hold one out: evaluations take prompts that are trained on"
-
     def prompts(self) -> list[list[int]]:
-        """Return the prompts of the closing evaluation: of held-out rows, or where none are spared of the first."""
+        """Return the prompts of evaluations: of held-out rows, or where none are spared of the first."""
         first = range(min(self.config.run.evaluate, len(self.rows.lengths)))
         return prompts(self.rows, self.held_out or first)
+
+    @property
+    def stop(self) -> tuple[int, ...]:
+        """The tokens that end the target's text."""
+        return stop_tokens(self.target_path, self.target_config)
+
+    @property
+    def trained_on(self) -> str:
+        """What is learnt, in words."""
+        if not self.config.target.path:
+            return "the toy target on the embedded corpus (no --target, no --data)"
+        return f"{self.target_path} on {len(self.rows.lengths):,} rows of {', '.join(self.config.data.path)}"
+
+    @property
+    def evaluated_on(self) -> str:
+        """Which rows evaluations take their prompts from, in words; empty where there are none."""
+        asked, count, rows = self.config.run.evaluate, len(self.held_out), len(self.rows.lengths)
+        if not asked:
+            return ""
+        if count:
+            fewer = f"; run.evaluate={asked}, and one row in {SPARED} at most is held out" if count < asked else ""
+            return f"{count:,} of {rows:,} rows, held out of training{fewer}"
+        return f"rows that are trained on: of {rows:,} none can be held out"
 
     def maker(self, *, pin: bool, cache: FeatureReader | None = None) -> BatchMaker:
         """Return a maker of this run's batches, with features where `cache` has them."""
@@ -198,7 +208,7 @@ class Parts:
             "pack": config.data.pack,
             "weights": list(config.data.weights),
             "together": config.together,
-            "held_out": len(self.held_out),
+            "held_out": hashlib.sha256(str(self.held_out).encode()).hexdigest()[:16] if self.held_out else 0,
             "micro_batches": config.micro_batches,
             "optim": {key: value for key, value in dataclasses.asdict(config.optim).items() if key != "accumulate"},
             "steps": config.run.steps,
@@ -219,17 +229,19 @@ def assemble(config: TrainConfig) -> Parts:
         split_plan(path, config.target.tensor_parallel)
     tokenizer = load_tokenizer(path, config.target.chat_template)
     rows = _rows(config, tokenizer, target_config.vocab_size)
-    held_out = _held_out(config, rows)
-    kept = len(rows.lengths) - len(held_out)
+    spared = held_out(rows, config.run.evaluate)
     layers = choose_layer_ids(config.target.layer_ids, config.target.features, target_config.num_hidden_layers)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     parts = Parts(
         config=config, target_path=path, target_config=target_config, layer_ids=layers, tokenizer=tokenizer, rows=rows,
-        plan=Plan(rows.lengths[:kept], config.data, config.run.seed, rows.groups, together=config.together),
-        held_out=held_out,
+        plan=Plan(
+            rows.lengths, config.data, config.run.seed, rows.groups, together=config.together, without=set(spared),
+            named=lambda row: rows[row].origin,
+        ),
+        held_out=spared,
         shape=drafter_shape(config, target_config, len(layers)),
         mask_token=mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size), pad_token=int(pad or 0),
-        kept=_vocabulary(config, rows, target_config),
+        kept=_vocabulary(config, rows, path, target_config),
     )  # fmt: skip
     if config.run.epochs:
         batches = config.run.epochs * parts.plan.batches_per_epoch
@@ -287,7 +299,7 @@ def _rows(config: TrainConfig, tokenizer: Any, vocabulary: int) -> Rows:
     return read_rows(paths, encoder, vocabulary, skip=config.data.bad_rows == "skip")
 
 
-def _vocabulary(config: TrainConfig, rows: Rows, target: Any) -> torch.Tensor | None:
+def _vocabulary(config: TrainConfig, rows: Rows, path: Path, target: Any) -> torch.Tensor | None:
     size, all_of_them = config.drafter.vocabulary, target.vocab_size
     if not size:
         return None
@@ -295,22 +307,4 @@ def _vocabulary(config: TrainConfig, rows: Rows, target: Any) -> torch.Tensor | 
         raise ConfigError(
             f"drafter.vocabulary: {size} of the {all_of_them} tokens of the target", "use 0 for all of them"
         )
-    return choose_vocabulary(rows.counts(all_of_them), size, stop_tokens(target))
-
-
-def stop_tokens(target: Any) -> tuple[int, ...]:
-    """Return the tokens that end the text of a target with this config."""
-    ends = target.eos_token_id
-    if ends is None:
-        return ()
-    return tuple(ends) if isinstance(ends, list | tuple) else (int(ends),)
-
-
-def _held_out(config: TrainConfig, rows: Rows) -> tuple[int, ...]:
-    # A data set too small to spare a row is evaluated on rows it trained on, which `Parts.spared` says.
-    count = len(rows.lengths)
-    first = count - min(config.run.evaluate, count // SPARED)
-    # A conversation of several rows is held out whole: its earlier turns are in the prompts of the later ones.
-    while 0 < first < count and rows[first].turn and rows[first - 1].origin == rows[first].origin:
-        first -= 1
-    return tuple(range(first, count))
+    return choose_vocabulary(rows.counts(all_of_them), size, stop_tokens(path, target))

@@ -77,7 +77,7 @@ RANGES: Mapping[str, _Range] = {
     ),
     "run.seed": (lambda value: 0 <= value < 2**63, "{}", "use 0 to 2**63 - 1"),
     "run.log_every": _least(1),
-    "run.save_every": _least(0, "use 0 for no checkpoints at all"),
+    "run.save_every": _least(0, "use 0 for none but that of a run that is stopped"),
     "run.keep": _least(0, "use 0 or more"),
     "run.evaluate": _least(0, "use 0 for no evaluation"),
     "run.evaluate_tokens": _least(1),

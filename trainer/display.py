@@ -10,6 +10,7 @@ from typing import Any, Self, TextIO, cast
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from trainer import metrics
 from trainer.baseline import Judgement
@@ -60,8 +61,8 @@ class Display:
         self._bar.stop()
 
     def say(self, text: str) -> None:
-        """Show a line."""
-        self.console.print(text, highlight=False)
+        """Show a line, whole and as it is: a path may hold what rich takes for markup."""
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
     def progress(self, now: metrics.Progress) -> None:
         """Show a log line."""
@@ -86,7 +87,7 @@ def summary(
     table.add_column(style="bold")
     table.add_column()
     for name, text in [*_facts(outcome, evaluation, sampled), *facts]:
-        table.add_row(name, text)
+        table.add_row(name, Text(text))
     for line in judged:
         table.add_row("", f"{'✔' if line.met else '✘'} {line.name}: {line.text}")
     with console.capture() as captured:

@@ -1,7 +1,7 @@
 """Evaluation while a run trains and after it, and the export: what a run leaves besides its checkpoints.
 
 OUTPUT/drafter/           the export of the last step
-OUTPUT/evaluation.json    how it does on held-out prompts, at temperature 0 and 1
+OUTPUT/evaluation.json    how it does on held-out prompts (its `rows` says where none could be), at temperature 0 and 1
 OUTPUT/best/              the export with the greatest acceptance length (temperature 0) while it trained, best.json
 """
 
@@ -10,12 +10,14 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from trainer.assemble import Parts, stop_tokens
+from trainer.assemble import Parts
+from trainer.checkpoint import identity_digest
 from trainer.device import working_dtype
-from trainer.errors import CheckpointError, memory_for
+from trainer.errors import CheckpointError, ConfigError, memory_for
 from trainer.evaluate import Evaluation, SpeculativeDecoder, evaluate
 from trainer.export import export, published_config, vocabulary_tensors
 from trainer.model.drafter import Drafter
@@ -44,15 +46,21 @@ class Finalizer:
     def during(self, step: int, drafter: Drafter, target: Target) -> None:
         """Evaluate the drafter as it is after `step`, and keep it if it is the best so far."""
         found = self._evaluate(drafter, target, f"the evaluation after step {step}")
-        if found is None or not _writes(target):
-            return
+        if found is not None and _writes(target):
+            weights = {name: parameter.detach() for name, parameter in drafter.named_parameters()}
+            self._judge(step, found, weights, target)
+
+    def _judge(
+        self, step: int, found: tuple[Evaluation, Evaluation], weights: dict[str, torch.Tensor], target: Target
+    ) -> None:
         greedy, sampled = found
         told = {"step": step, **_told(greedy, whole=False), "sampled": _told(sampled, whole=False)}
         self.report("evaluation", told)
         best = self.output / "best"
-        if greedy.acceptance_length > _best(best / "best.json"):
-            weights = {name: parameter.detach() for name, parameter in drafter.named_parameters()}
+        before = _best(best / "best.json")
+        if before is None or greedy.acceptance_length > before["acceptance_length"]:
             self._export(best, weights, target)
+            told["identity"] = identity_digest(self.parts.identity())
             write_whole(best / "best.json", json.dumps(told, indent=1) + "\n")
 
     def trained(self, masters: dict[str, torch.Tensor], target: Target) -> None:
@@ -71,8 +79,13 @@ class Finalizer:
         self.evaluation, self.sampled = found
         if not _writes(target):
             return
-        told = json.dumps({**_told(found[0]), "sampled": _told(found[1])}, indent=1) + "\n"
-        write_whole(self.output / "evaluation.json", told)
+        told = {
+            **_told(found[0]), "held_out": len(parts.held_out), "rows": parts.evaluated_on, "sampled": _told(found[1]),
+        }  # fmt: skip
+        write_whole(self.output / "evaluation.json", json.dumps(told, indent=1) + "\n")
+        run = parts.config.run
+        if run.evaluate_every and run.steps % run.evaluate_every == 0:
+            self._judge(run.steps, found, masters, target)
 
     def _evaluate(
         self, drafter: Drafter, target: Target, doing: str = "the closing evaluation"
@@ -82,7 +95,7 @@ class Finalizer:
         stop = self.stop if group is None else group.asked(self.stop)
         decoder = SpeculativeDecoder(
             target, drafter, block=parts.config.drafter.block, mask_token=parts.mask_token,
-            stop=stop_tokens(parts.target_config), kept=parts.kept,
+            stop=parts.stop, kept=parts.kept,
         )  # fmt: skip
         found = []
         for temperature in TEMPERATURES:
@@ -119,11 +132,24 @@ def _told(evaluation: Evaluation, *, whole: bool = True) -> dict[str, object]:
     return told
 
 
-def _best(place: Path) -> float:
-    """Return the acceptance length of the best drafter so far; 0 where there is none."""
+def require_own_best(output: Path, identity: Mapping[str, object] | None) -> None:
+    """Raise an error for the best drafter of another run in `output`: of any, where `identity` is None (a new run)."""
+    place = output / "best"
+    if identity is None and place.exists():
+        raise ConfigError(
+            f"--output {output}: holds best/ of an earlier run", f"remove {place}, or give another folder"
+        )
+    found = _best(place / "best.json")
+    if found is not None and identity is not None and found.get("identity") != identity_digest(identity):
+        raise CheckpointError(f"{place}: the best drafter of another run", "move it away: another one is kept there")
+
+
+def _best(place: Path) -> dict[str, Any] | None:
+    """Return what was written of the best drafter so far; None where there is none."""
     try:
-        return float(json.loads(place.read_text(encoding="utf-8"))["acceptance_length"])
+        found = json.loads(place.read_text(encoding="utf-8"))
+        return {**found, "acceptance_length": float(found["acceptance_length"])}
     except FileNotFoundError:
-        return 0.0
+        return None
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{place}: {error}", f"remove {place.parent}: another one is kept there") from error

@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from transformers.utils import logging as transformers_logging
 
-from trainer.assemble import stop_tokens
 from trainer.config import TrainConfig
 from trainer.data.buckets import derive
 from trainer.data.chat import Encoder, load_tokenizer, template_arguments
@@ -21,6 +20,7 @@ from trainer.device import choose, working_dtype
 from trainer.errors import memory_for
 from trainer.evaluate import plain_texts
 from trainer.target import Target
+from trainer.target_files import stop_tokens
 
 Response = tuple[list[int], list[int], str, bool]
 """The prompt's tokens, the response's, its text, and whether it ended by itself."""
@@ -40,7 +40,7 @@ class Generator:
             self.target = Target.load(path, (0,), self.device, working_dtype(self.device))
         self.temperature, self.most = temperature, most
         self.seed = config.run.seed
-        self.stop = stop_tokens(self.target.config)
+        self.stop = stop_tokens(path, self.target.config)
         self.pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else (self.stop or (0,))[0]
         torch.manual_seed(config.run.seed)
 
@@ -81,7 +81,8 @@ class Generator:
         model: Any = self.target.model
         made = model.generate(
             input_ids=ids.to(self.device), attention_mask=there.to(self.device), max_new_tokens=self.most,
-            pad_token_id=self.pad, **(sampling if self.temperature else {"do_sample": False}),
+            pad_token_id=self.pad, eos_token_id=list(self.stop) or None,
+            **(sampling if self.temperature else {"do_sample": False}),
         )  # fmt: skip
         new: list[list[int]] = made[:, longest:].tolist()
         return new

@@ -222,7 +222,7 @@ class RunConfig:
     """torch.compile's backend."""
     log_every: int = 10
     save_every: int = 500
-    """Steps between checkpoints, besides the last step's; 0 for none at all."""
+    """Steps between checkpoints, besides the last step's; 0 for none but that of a run that is stopped."""
     keep: int = 2
     """Checkpoints kept besides the last."""
     evaluate: int = 64

@@ -1,9 +1,13 @@
-"""What tells one local model folder from another, without reading all of it."""
+"""Files of a local model folder besides its weights, and what tells one folder from another."""
 
 import functools
 import hashlib
+import json
 import os
 from pathlib import Path
+from typing import Any
+
+from trainer.errors import TargetModelError
 
 _SAMPLES = 64
 _SAMPLE = 64 * 1024
@@ -28,3 +32,24 @@ def target_digest(folder: Path) -> str:
                 weights.seek((size - _SAMPLE) * place // (_SAMPLES - 1) if size > _SAMPLE else 0, os.SEEK_SET)
                 told.update(weights.read(_SAMPLE))
     return told.hexdigest()[:16]
+
+
+def stop_tokens(folder: Path, config: Any) -> tuple[int, ...]:
+    """Return the tokens that end the text of a target: of its config and of its generation_config.json.
+
+    Many models name the end of a turn in the second alone. Raises TargetModelError for a file that cannot be read.
+    """
+    told = {folder / "config.json": config.eos_token_id}
+    place = folder / "generation_config.json"
+    if place.is_file():
+        try:
+            told[place] = json.loads(place.read_text(encoding="utf-8")).get("eos_token_id")
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
+            raise TargetModelError(f"{place}: cannot be read: {error}", "fetch the target's folder again") from error
+    found: dict[int, None] = {}
+    for file, ends in told.items():
+        tokens = ends if isinstance(ends, list | tuple) else [] if ends is None else [ends]
+        if not all(type(token) is int for token in tokens):
+            raise TargetModelError(f"{file}: eos_token_id is {ends!r}", "give the number of a token, or a list of them")
+        found.update(dict.fromkeys(tokens))
+    return tuple(found)

@@ -19,7 +19,7 @@ from trainer.data.feature_cache import require_room
 from trainer.device import choose
 from trainer.display import Display, judged_line, summary
 from trainer.errors import ConfigError, OutputError, WorkerFailedError
-from trainer.finalize import Finalizer
+from trainer.finalize import Finalizer, require_own_best
 from trainer.launch import orphaned, under_launcher
 from trainer.metrics import Journal, Progress
 from trainer.runtime import data_parallel, inline, processes, threads
@@ -88,8 +88,9 @@ def _train(arguments: Arguments, stop: StopRequest) -> int:
             Tracker(config, output if rank == 0 else None) as tracker,
             Display(config.run.steps, start, quiet=arguments.quiet or rank > 0) as display,
         ):
-            wide = [split.told(key) for key, split in fp8.items()]
-            for remark in filter(None, (parts.rows.skipped, parts.plan.overlong, parts.spared, planned, *wide)):
+            evaluated = parts.evaluated_on and f"evaluations take their prompts from {parts.evaluated_on}"
+            remarks = [f"training {parts.trained_on}", parts.rows.skipped, parts.plan.overlong, evaluated, planned]
+            for remark in filter(None, [*remarks, *(split.told(key) for key, split in fp8.items())]):
                 display.say(remark)
 
             def report(progress: Progress) -> None:
@@ -136,7 +137,11 @@ def _conclude(
     journal.write("end", {"step": outcome.step, "interrupted": outcome.interrupted, "verdict": [
         {"name": line.name, "met": line.met, "text": line.text} for line in judged
     ]})  # fmt: skip
-    told = summary(outcome, (ending.evaluation, ending.sampled), judged, [*session.notes, ("output", str(output))])
+    parts = session.parts
+    facts = [("trained", parts.trained_on), *session.notes, ("output", str(output))]
+    if ending.evaluation is not None:
+        facts.insert(1, ("prompts", parts.evaluated_on))
+    told = summary(outcome, (ending.evaluation, ending.sampled), judged, facts)
     try:
         write_result(told)
     except OutputError as error:
@@ -154,11 +159,13 @@ def _start(
         # The earlier run may have gone on or away since: what came before is in this one's own checkpoints.
         parts = dataclasses.replace(parts, ancestry=tuple(saved.state["identity"].get("ancestry", ())))
         checkpoint.require_same(saved.state["identity"], parts.identity(), root)
+        require_own_best(output, saved.state["identity"])
         return saved, None, parts
     if checkpoint.steps(root):
         raise ConfigError(
             f"--output {output}: holds checkpoints of an earlier run", "go on with --resume, or give another folder"
         )
+    require_own_best(output, None)
     if not arguments.config.run.extends:
         return None, None, parts
     folder = Path(arguments.config.run.extends)

@@ -60,7 +60,7 @@ def _warm(arguments: Arguments, stop: StopRequest) -> dict[str, object]:
         workers = [_here(arguments)]
     return {
         "schema_version": SCHEMA, "profile": config.profile, "runtime": config.runtime,
-        "buckets": list(config.data.buckets), "seconds": round(time.monotonic() - started, 2), "processes": workers,
+        "buckets": workers[0]["buckets"], "seconds": round(time.monotonic() - started, 2), "processes": workers,
     }  # fmt: skip
 
 

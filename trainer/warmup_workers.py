@@ -40,7 +40,8 @@ def warm(config: TrainConfig, rank: int | None) -> dict[str, object]:
     require_sound()
     device = choose(config.run.device, rank or 0)
     return {
-        "workers": workers, "device": str(device), "compiles": compiles(config.run.compile, device),
+        "workers": workers, "buckets": list(_lengths(parts)), "device": str(device),
+        "compiles": compiles(config.run.compile, device),
         "graphs": first.graphs, "compilations": first.events, "graph_breaks": first.breaks,
         "second_round": again.graphs + again.events, "counters": _counters(),
     }  # fmt: skip
@@ -57,7 +58,7 @@ def _worker(parts: Parts, rank: int) -> Callable[[], None] | None:
         return None
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    maker, buckets = parts.maker(pin=False), config.data.buckets
+    maker, buckets = parts.maker(pin=False), _lengths(parts)
     together = config.runtime == "data-parallel"
     target = parts.load_target(device) if together or role.kind == "target" else None
     work: list[Callable[[], None]] = []
@@ -75,6 +76,14 @@ def _worker(parts: Parts, rank: int) -> Callable[[], None] | None:
             each()
 
     return both
+
+
+def _lengths(parts: Parts) -> tuple[int, ...]:
+    """Return the lengths of the run's batches; of a target without its rows, those that the config allows."""
+    config = parts.config
+    if config.data.path or not config.target.path:
+        return parts.plan.lengths
+    return config.data.buckets[-1:] if config.data.pack else config.data.buckets
 
 
 def _counters() -> dict[str, int]:

@@ -4,6 +4,7 @@
 
 import json
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,42 @@ def test_an_epoch_holds_every_row_once_in_buckets_that_fit(
             assert all(smaller[-1] < min(lengths[row], 64) <= batch.length for row in batch.members)
 
 
+def test_threads_on_both_sides_of_an_epochs_end_compute_each_order_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    plan = Plan(list(range(1, 65)) * 4, DataConfig(buckets=(16, 64), tokens=64), 0)
+    border, computed = plan.batches_per_epoch, []
+    order = Plan._order
+    monkeypatch.setattr(Plan, "_order", lambda self, epoch: computed.append(epoch) or order(self, epoch))
+
+    def both_sides(number: int) -> list[Any]:
+        return [plan.batch(border + (number + step) % 8 - 4) for step in range(50)]
+
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(both_sides, range(8)))
+    assert sorted(computed) == [0, 1]
+    again = Plan(list(range(1, 65)) * 4, DataConfig(buckets=(16, 64), tokens=64), 0)
+    assert found[0] == [again.batch(border + step % 8 - 4) for step in range(50)]
+    # No more than what stands side by side is kept.
+    plan.batch(3 * border)
+    assert sorted(plan._orders) == [3]
+
+
+@pytest.mark.parametrize(
+    ("config", "lengths"),
+    [
+        (DataConfig(buckets=(16, 32, 64), tokens=64), (16, 64)),
+        (DataConfig(buckets=(16, 32, 64), tokens=64, pack=True), (64,)),
+    ],
+)
+def test_the_lengths_of_a_plan_are_those_of_its_batches(config: DataConfig, lengths: tuple[int, ...]) -> None:
+    plan = Plan([4, 50, 9, 60, 70], config, 0)
+    assert plan.lengths == lengths
+    assert {plan.batch(number).length for number in range(plan.batches_per_epoch)} == {*lengths}
+
+
 def test_overlong_rows_can_be_an_error() -> None:
+    with pytest.raises(ConfigError) as caught:
+        Plan([4, 70], DataConfig(buckets=(16, 64), overlong="error"), 0, named=["a.jsonl:1", "a.jsonl:2"].__getitem__)
+    assert caught.value.message == "data.buckets: a.jsonl:2 has 70 tokens, the last bucket 64"
     with pytest.raises(ConfigError) as caught:
         Plan([4, 70], DataConfig(buckets=(16, 64), overlong="error"), 0)
     assert caught.value.message == "data.buckets: row 1 has 70 tokens, the last bucket 64"
@@ -717,11 +753,80 @@ def _batches_by_bucket(plan: Plan) -> list[list[int]]:
     return [[batch.index for batch in first if batch.length == length] for length in plan.config.buckets]
 
 
+def asked_by(parts: Parts) -> dict[int, list[str]]:
+    """Return for each question of the held-out rows where they come from."""
+    found: dict[int, list[str]] = {}
+    for at in parts.held_out:
+        found.setdefault(parts.rows.talks[at][0], []).append(parts.rows[at].origin)
+    return found
+
+
+def epoch(parts: Parts) -> list[tuple[int, ...]]:
+    return [parts.plan.batch(number).members for number in range(parts.plan.batches_per_epoch)]
+
+
+def numbered(sizes: list[int], mark: int = 6) -> list[dict[str, object]]:
+    """Return conversations of as many turns as `sizes` says, each with a question of its own, as rows of tokens."""
+    return [
+        {"input_ids": [6 + at, mark, *range(6, 6 + turn), 10, 10], "loss_mask": [0, 0, *[0] * turn, 1, 1],
+         "origin": f"{mark}/{at}"}
+        for at, turns in enumerate(sizes)
+        for turn in range(turns)
+    ]  # fmt: skip
+
+
+def test_every_source_gives_up_rows_in_proportion_and_none_whole(
+    tmp_path: Path, cache: Path, target_folder: Path
+) -> None:
+    assert cache.is_dir()
+    files = [
+        write(tmp_path / "code.jsonl", list(numbered([1] * 60))),
+        write(tmp_path / "chat.jsonl", list(numbered([3] * 10, 7))),
+        write(tmp_path / "few.jsonl", list(numbered([3], 8))),
+    ]
+
+    def parts(evaluate: int, seed: int = 0, paths: list[Path] = files) -> Parts:
+        told = {
+            "data": {"path": [str(path) for path in paths]}, "run": {"evaluate": evaluate, "seed": seed},
+            "target": {"path": str(target_folder)},
+        }  # fmt: skip
+        return assemble(build("cpu-smoke", [preset("cpu-smoke"), told]))
+
+    found = parts(4)
+    held = [found.rows[at].origin.partition(":")[0] for at in found.held_out]
+    # Three and one of 93 rows; the one has two others of its conversation beside it.
+    assert held == ["code.jsonl"] * 3 + ["chat.jsonl"] * 3
+    assert len(asked_by(found)) == 4
+    assert not 0 < found.held_out[0] == found.held_out[2] - 2 == 57  # drawn, not the tail
+    assert sorted(at for batch in epoch(found) for at in batch) == sorted({*range(93)} - {*found.held_out})
+    assert found.evaluated_on == "6 of 93 rows, held out of training"
+    # The same rows for every seed: runs and stages are compared on the same prompts.
+    assert parts(4, seed=5).held_out == found.held_out
+    assert parts(2).held_out == tuple(at for at in parts(3).held_out if at in parts(2).held_out)
+    more = parts(64)
+    assert more.held_out == found.held_out
+    assert more.evaluated_on == (
+        "6 of 93 rows, held out of training; run.evaluate=64, and one row in 20 at most is held out"
+    )
+    few = parts(8, paths=files[2:])
+    assert (few.held_out, few.evaluated_on) == ((), "rows that are trained on: of 3 none can be held out")
+    assert parts(0).evaluated_on == ""
+    # Listed twice, or answered more than once: no copy of what is held out is trained on.
+    twice = parts(4, paths=[files[0], files[0]])
+    assert len(twice.held_out) == 4
+    assert {len(origins) for origins in asked_by(twice).values()} == {2}
+    assert len(twice.prompts()) == 2
+    assert found.identity()["held_out"] != parts(1).identity()["held_out"] != parts(0).identity()["held_out"] == 0
+
+
 def test_a_conversation_is_held_out_whole(tmp_path: Path, cache: Path, target_folder: Path) -> None:
     assert cache.is_dir()
     template = tmp_path / "thinking.jinja"
     template.write_text(THINKING)
-    talks = [{"messages": [*conversation(["river"]), *conversation(["stone"])]} for _ in range(25)]
+    names = sorted(VERSES)
+    talks = [
+        {"messages": [*conversation([names[at % 6], names[at // 6 % 2]]), *conversation(["stone"])]} for at in range(24)
+    ]
     settings = [
         preset("cpu-smoke"),
         {
@@ -731,8 +836,10 @@ def test_a_conversation_is_held_out_whole(tmp_path: Path, cache: Path, target_fo
         },
     ]
     parts = assemble(build("cpu-smoke", settings))
-    assert parts.held_out == (48, 49)
-    assert {parts.rows[at].origin for at in parts.held_out} == {"chats.jsonl:25"}
+    # Both turns of one conversation, and both of the other that asks the same.
+    assert {len(talks) for talks in asked_by(parts).values()} == {4}
+    assert sorted(at for batch in epoch(parts) for at in batch) == sorted({*range(48)} - {*parts.held_out})
+    assert len(parts.prompts()) == 2
 
 
 GOOD = {"conversations": conversation(["river"])}

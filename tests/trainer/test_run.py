@@ -407,9 +407,11 @@ def test_output_and_resume_are_not_mixed_up(
         f"error: {root} belongs to another run: rows: saved {rows(cache, 0)!r}, now {rows(cache, 5)!r};"
         " seed: saved 0, now 5"
     ]
+    told = {"run": {"evaluate": 3}}
+    held = assemble(build("cpu-smoke", [preset("cpu-smoke"), told])).identity()["held_out"]
     # Rows that were held out would be trained on, and rows that were left out would come back.
     assert list(said(*again, "--set", "run.evaluate=3", "--set", "data.overlong=drop"))[:1] == [
-        f"error: {root} belongs to another run: held_out: saved 0, now 3; overlong: saved 'truncate', now 'drop'"
+        f"error: {root} belongs to another run: held_out: saved 0, now {held!r}; overlong: saved 'truncate', now 'drop'"
     ]
 
 

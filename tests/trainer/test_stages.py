@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -19,9 +20,10 @@ from trainer.__main__ import main
 from trainer.assemble import assemble
 from trainer.config import build
 from trainer.data.chat import mask_token
+from trainer.data.corpus import conversations
 from trainer.device import Memory, read_memory
 from trainer.errors import ConfigError
-from trainer.evaluate import SpeculativeDecoder
+from trainer.evaluate import Evaluation, SpeculativeDecoder
 from trainer.finalize import Finalizer
 from trainer.presets import preset
 from trainer.profiler import ProfilerWindow
@@ -89,7 +91,88 @@ def test_epochs_are_as_many_steps_as_it_takes(cache: Path) -> None:
     assert assemble(build("cpu-smoke", [preset("cpu-smoke"), told])).config.run.steps == 3
 
 
-def test_the_best_drafter_so_far_is_kept_and_resuming_knows_it(cache: Path, tmp_path: Path) -> None:
+def test_the_best_drafter_so_far_stays_until_a_better_one_comes(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    lengths = iter((2.0, 1.0, 1.5, 1.0, 1.9, 1.0, 1.8, 1.0, 2.5, 1.0))
+
+    def evaluated(*_: object, temperature: float, **__: object) -> Evaluation:
+        return Evaluation(
+            prompts=1, identical=1, tokens=9, cycles=4, acceptance_length=next(lengths), interval=(1.0, 3.0),
+            by_position=(), by_prompt=((4, 4),), temperature=temperature,
+        )  # fmt: skip
+
+    monkeypatch.setattr("trainer.finalize.evaluate", evaluated)
+    output, best = tmp_path / "run", tmp_path / "run" / "best"
+    command = [
+        *TINY, "--steps", "3", "--output", str(output), "--set", "run.evaluate=1", "--set", "run.evaluate_every=1",
+        "--set", "run.save_every=1", "--set", "data.tokens=64",
+    ]  # fmt: skip
+
+    def kept() -> tuple[int, float]:
+        told = json.loads((best / "best.json").read_text())
+        return told["step"], told["acceptance_length"]
+
+    assert main(command) == 0
+    # Once a step: after the last one it is the closing evaluation.
+    assert [(line["step"], line["acceptance_length"]) for line in lines(output, "evaluation") if "step" in line] == [
+        (1, 2.0), (2, 1.5), (3, 1.9),
+    ]  # fmt: skip
+    assert kept() == (1, 2.0)
+    weights = (best / "model.safetensors").read_bytes()
+    assert weights != (output / "drafter" / "model.safetensors").read_bytes()
+    # The run that goes on knows it: a worse one leaves it, a better one takes its place.
+    for left in ((1, 2.0), (3, 2.5)):
+        shutil.rmtree(output / "checkpoints" / "step-000003")
+        assert main([*command, "--resume"]) == 0
+        assert kept() == left
+    assert (best / "model.safetensors").read_bytes() == (output / "drafter" / "model.safetensors").read_bytes()
+    # That of another run is neither kept for this one's nor written over.
+    told = json.loads((best / "best.json").read_text())
+    (best / "best.json").write_text(json.dumps(told | {"identity": "another"}))
+    capsys.readouterr()
+    assert main([*command, "--resume"]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: {best}: the best drafter of another run", "hint: move it away: another one is kept there",
+    ]  # fmt: skip
+    shutil.rmtree(output / "checkpoints")
+    assert main(command) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: --output {output}: holds best/ of an earlier run", f"hint: remove {best}, or give another folder",
+    ]  # fmt: skip
+    assert (best / "model.safetensors").is_file()
+
+
+def test_what_is_learnt_and_evaluated_on_is_said(
+    cache: Path, target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    command = [word for word in TINY if word != "--quiet"]
+    command += ["--steps", "1", "--set", "run.evaluate=2", "--set", "run.evaluate_tokens=4"]
+    assert main([*command, "--output", str(tmp_path / "toy")]) == 0
+    told = capsys.readouterr()
+    toy = "the toy target on the embedded corpus (no --target, no --data)"
+    prompts = "2 of 384 rows, held out of training"
+    assert f"training {toy}\nevaluations take their prompts from {prompts}\n" in told.err
+    assert f"trained     {toy}" in told.out
+    assert f"prompts     {prompts}" in told.out
+    found = json.loads((tmp_path / "toy" / "evaluation.json").read_text())
+    assert (found["held_out"], found["rows"]) == (2, prompts)
+    # What a library for terminals might take for markup.
+    data = tmp_path / "few[" / "red].jsonl"
+    data.parent.mkdir()
+    data.write_text("".join(json.dumps({"conversations": talk}) + "\n" for talk in conversations(3, 1)))
+    chosen = ["--target", str(target_folder), "--data", str(data)]
+    assert main([*command, *chosen, "--output", str(tmp_path / "few")]) == 0
+    told = capsys.readouterr()
+    assert f"training {target_folder} on 3 rows of {data}\n" in told.err
+    assert "evaluations take their prompts from rows that are trained on: of 3 none can be held out\n" in told.err
+    found = json.loads((tmp_path / "few" / "evaluation.json").read_text())
+    assert (found["held_out"], found["rows"]) == (0, "rows that are trained on: of 3 none can be held out")
+
+
+def test_evaluating_while_it_trains_exports_what_engines_read(cache: Path, tmp_path: Path) -> None:
     command = [
         *TINY, "--steps", "2", "--output", str(tmp_path), "--set", "run.evaluate=1", "--set", "run.evaluate_tokens=4",
         "--set", "run.evaluate_every=1", "--set", "data.tokens=64", "--set", "drafter.vocabulary=40",

@@ -110,6 +110,21 @@ def test_a_signal_in_any_phase_ends_cleanly_and_the_run_goes_on_to_the_same_bits
     assert (output / "evaluation.json").is_file()
 
 
+def test_a_stopped_run_is_saved_where_it_keeps_no_checkpoints(
+    cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    command = [*RUN, "--set", "run.save_every=0", "--output", str(tmp_path)]
+    owner = _resolve("trainer.runtime.loop.Optimizer")
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, "step", interrupting(signal.SIGTERM, 2, owner.step))
+        assert main(command) == 143
+    assert "3 (interrupted, saved)" in capfd.readouterr().out
+    assert [place.name for place in tmp_path.glob("checkpoints/step-*")] == ["step-000003"]
+    assert main([*command, "--quiet", "--resume"]) == 0
+    assert [place.name for place in tmp_path.glob("checkpoints/step-*")] == ["step-000003"]
+
+
 def _resolve(path: str) -> Any:
     import importlib  # noqa: PLC0415
 

@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -27,8 +28,11 @@ from trainer.assemble import assemble
 from trainer.config import build
 from trainer.data.corpus import conversations
 from trainer.errors import ConfigError, TargetModelError
+from trainer.generate import Generator
+from trainer.presets import preset
 from trainer.shared_weights import load_shared
 from trainer.target import Target, choose_layer_ids, published_layer_ids, read_config
+from trainer.target_files import stop_tokens
 from trainer.target_loading import weights_index
 
 CPU = torch.device("cpu")
@@ -134,6 +138,54 @@ def test_a_run_on_a_composite_model(composite: Path, target_folder: Path, cache:
     assert main([*arguments, "--set", "run.evaluate=1", "--set", "run.evaluate_tokens=4"]) == 0
     found = json.loads((output / "evaluation.json").read_text())
     assert (found["prompts"], found["identical"]) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("config", "generation", "found"),
+    [
+        (2, None, (2,)), ([2, 3], '{"eos_token_id": [3, 5]}', (2, 3, 5)), (None, '{"eos_token_id": 5}', (5,)),
+        (2, '{"top_p": 0.9}', (2,)), (None, None, ()), (2, '{"eos_token_id": null}', (2,)),
+    ],
+)  # fmt: skip
+def test_a_text_ends_where_either_file_says(
+    tmp_path: Path, config: object, generation: str | None, found: tuple[int, ...]
+) -> None:
+    if generation is not None:
+        (tmp_path / "generation_config.json").write_text(generation)
+    assert stop_tokens(tmp_path, SimpleNamespace(eos_token_id=config)) == found
+
+
+@pytest.mark.parametrize(
+    ("content", "told", "hint"),
+    [
+        ("[", "cannot be read: Expecting value: line 1 column 2 (char 1)", "fetch the target's folder again"),
+        ("[]", "cannot be read: 'list' object has no attribute 'get'", "fetch the target's folder again"),
+        ('{"eos_token_id": "<end>"}', "eos_token_id is '<end>'", "give the number of a token, or a list of them"),
+    ],
+)
+def test_a_generation_config_that_cannot_be_read(tmp_path: Path, content: str, told: str, hint: str) -> None:
+    place = tmp_path / "generation_config.json"
+    place.write_text(content)
+    with pytest.raises(TargetModelError) as caught:
+        stop_tokens(tmp_path, SimpleNamespace(eos_token_id=2))
+    assert (caught.value.message, caught.value.hint) == (f"{place}: {told}", hint)
+
+
+def test_what_generation_config_ends_texts_with_counts_everywhere(target_folder: Path, tmp_path: Path) -> None:
+    place = tmp_path / "target"
+    shutil.copytree(target_folder, place)
+    (place / "generation_config.json").write_text('{"eos_token_id": [7]}')
+    end = read_config(place).eos_token_id
+    data = tmp_path / "chats.jsonl"
+    data.write_text("".join(json.dumps({"conversations": talk}) + "\n" for talk in conversations(20, 1)))
+    told = {"target": {"path": str(place)}, "data": {"path": str(data)}, "drafter": {"vocabulary": 5}}
+    config = build("cpu-smoke", [preset("cpu-smoke"), told])
+    parts = assemble(config)
+    assert parts.stop == (end, 7)
+    # A reduced vocabulary has to be able to end a text.
+    assert parts.kept is not None
+    assert {end, 7} <= {*parts.kept.tolist()}
+    assert Generator(config, 0.0, 4).stop == (end, 7)
 
 
 UNSCALED = "choose a target without scaled embeddings or logits"

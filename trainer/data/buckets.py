@@ -5,8 +5,9 @@ and one worker, many threads and many processes see the same batches.
 """
 
 import hashlib
+import threading
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
 
@@ -43,9 +44,19 @@ class Plan:
     """The endless sequence of batches over a data set."""
 
     def __init__(
-        self, lengths: Sequence[int], config: DataConfig, seed: int, groups: Sequence[int] = (), together: int = 1
+        self,
+        lengths: Sequence[int],
+        config: DataConfig,
+        seed: int,
+        groups: Sequence[int] = (),
+        together: int = 1,
+        *,
+        without: Collection[int] = (),
+        named: Callable[[int], str] = "row {}".format,
     ) -> None:
         """Sort rows into buckets; `groups` are the counts of rows that each weight of the config is for.
+
+        Rows `without` are left out. `named` says where a row comes from.
 
         So many batches in a row as `together` says share a bucket, as far as there are enough of it in an epoch.
 
@@ -59,22 +70,24 @@ class Plan:
         # Only what packing needs: a number a row.
         self._lengths = lengths if config.pack else ()
         for row, length in enumerate(lengths):
-            self._place(row, length)
+            if row not in without:
+                self._place(row, length, named)
         self._ends = list(accumulate(groups)) if config.weights else []
         self._per_epoch = sum(
             -(-self._filled(length, rows) // self.sizes[length]) for length, rows in self._rows.items()
         )
         if not self._per_epoch:
             raise ConfigError("data.path: no row is left after the length rules", "add a longer bucket to data.buckets")
-        self._cached: tuple[int, list[Drawn]] = (-1, [])
+        self._orders: dict[int, list[Drawn]] = {}
+        self._lock = threading.Lock()
 
-    def _place(self, row: int, length: int) -> None:
+    def _place(self, row: int, length: int, named: Callable[[int], str]) -> None:
         buckets = self.config.buckets[-1:] if self.config.pack else self.config.buckets
         fitting = next((bucket for bucket in buckets if length <= bucket), None)
         if fitting is None:
             if self.config.overlong == "error":
                 raise ConfigError(
-                    f"data.buckets: row {row} has {length} tokens, the last bucket {self.config.buckets[-1]}",
+                    f"data.buckets: {named(row)} has {length} tokens, the last bucket {self.config.buckets[-1]}",
                     "add a longer bucket, or set data.overlong to truncate or drop",
                 )
             if self.config.overlong == "drop":
@@ -101,6 +114,11 @@ class Plan:
                 yield row, length
 
     @property
+    def lengths(self) -> tuple[int, ...]:
+        """The buckets that have rows: the lengths of all batches."""
+        return tuple(length for length, rows in self._rows.items() if rows)
+
+    @property
     def batches_per_epoch(self) -> int:
         """How many batches see every row once."""
         return self._per_epoch
@@ -108,9 +126,14 @@ class Plan:
     def batch(self, index: int) -> PlannedBatch:
         """Return batch number `index`, counted over all epochs."""
         epoch, place = divmod(index, self._per_epoch)
-        if self._cached[0] != epoch:
-            self._cached = (epoch, self._order(epoch))
-        length, members = self._cached[1][place]
+        with self._lock:
+            order = self._orders.get(epoch)
+            if order is None:
+                # Threads on both sides of an epoch's end take turns: its order and the one beside it are kept.
+                for other in [kept for kept in self._orders if abs(kept - epoch) > 1]:
+                    del self._orders[other]
+                order = self._orders[epoch] = self._order(epoch)
+        length, members = order[place]
         return PlannedBatch(index=index, epoch=epoch, length=length, size=self.sizes[length], layout=members)
 
     def _order(self, epoch: int) -> list[Drawn]:

@@ -19,10 +19,12 @@ from typing import Any
 from trainer.data.chat import Encoder
 from trainer.data.conversation import SHAPE, conversation_of
 from trainer.data.files import files_of, raw_rows, unreadable
-from trainer.data.rows import Row
+from trainer.data.rows import Row, question
 from trainer.errors import DataError
 from trainer.writing import say, whole, write_whole, writing
 
+_FORM = 2
+"""Raised with every change of what is kept of a row."""
 _BATCH = 512
 """Rows a record batch of the kept file."""
 _EXAMPLES = 3
@@ -35,8 +37,10 @@ class FileRows:
     """Rows of some files, memory-mapped."""
 
     table: Any
-    """A pyarrow table: input_ids, loss_mask, origin, turn, length."""
+    """A pyarrow table: input_ids, loss_mask, origin, turn, length, question, talk."""
     lengths: Sequence[int]
+    talks: Sequence[tuple[int, int]]
+    """Of each row what its conversation asks first, and the number of the conversation."""
     digest: str
     groups: tuple[int, ...]
     """Rows of each entry of data.path."""
@@ -98,10 +102,20 @@ def read_rows(paths: Sequence[Path], encoder: Encoder, vocabulary: int, *, skip:
     return FileRows(
         table=table,
         lengths=table.column("length").to_pylist(),
+        talks=_talks(made),
         digest=digest,
         groups=tuple(groups),
         skipped=_told(made),
     )
+
+
+def _talks(made: Sequence[_Made]) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for each in made:
+        start = found[-1][1] + 1 if found else 0
+        numbers = (start + number for number in each.table.column("talk").to_pylist())
+        found += zip(each.table.column("question").to_pylist(), numbers, strict=True)
+    return found
 
 
 def _told(made: Sequence[_Made]) -> str:
@@ -119,7 +133,7 @@ def _digest(file: Path, encoder: Encoder, vocabulary: int, *, skip: bool) -> str
             content = hashlib.file_digest(opened, "sha256").hexdigest()
     except OSError as error:
         raise unreadable(file, error) from error
-    parts = f"{encoder.digest} {vocabulary} {skip} {file.name} {content}"
+    parts = f"{_FORM} {encoder.digest} {vocabulary} {skip} {file.name} {content}"
     return hashlib.sha256(parts.encode()).hexdigest()[:16]
 
 
@@ -154,16 +168,20 @@ def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: i
     schema = pa.schema([
         ("input_ids", pa.list_(pa.int32())), ("loss_mask", pa.list_(pa.int8())),
         ("origin", pa.string()), ("turn", pa.int32()), ("length", pa.int32()),
+        ("question", pa.int64()), ("talk", pa.int32()),
     ])  # fmt: skip
     bad: list[str] = []
     count = 0
     digest = hashlib.sha256()
     with whole(place, _ROOM) as partial, partial.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         held: list[dict[str, Any]] = []
+        before, talk, asks = "", -1, 0
         for row in _usable(file, encoder, vocabulary, bad, skip=skip):
+            if (row.talk or row.origin) != before:
+                before, talk, asks = row.talk or row.origin, talk + 1, question(row)
             held.append({
                 "input_ids": row.ids, "loss_mask": row.wanted, "origin": row.origin, "turn": row.turn,
-                "length": len(row.ids),
+                "length": len(row.ids), "question": asks, "talk": talk,
             })  # fmt: skip
             count += 1
             digest.update(json.dumps([row.ids, row.wanted, row.origin, row.turn]).encode())
@@ -218,7 +236,10 @@ def _tokens(raw: Mapping[str, Any], vocabulary: int, origin: str) -> Row:
             )
         if flag not in (0, 1):
             raise DataError(f"{origin}: loss_mask[{place}] is {flag!r}", "use 1 for the assistant's tokens, else 0")
-    return Row(ids=ids, wanted=[int(flag) for flag in wanted], origin=origin)
+    # trainer.regenerate writes the turns of a conversation as rows, one after the other.
+    talk = raw.get("origin")
+    flags = [int(flag) for flag in wanted]
+    return Row(ids=ids, wanted=flags, origin=origin, talk=talk if isinstance(talk, str) else "")
 
 
 def _folder() -> Path:

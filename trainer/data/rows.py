@@ -1,5 +1,6 @@
 """What the loader needs of a data set, wherever its rows come from."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,18 @@ class Row:
     """Where it came from: "chats.jsonl:12"."""
     turn: int = 0
     """The turn that is learnt from, counted from 1; 0 where all turns of the assistant are."""
+    talk: str = ""
+    """The conversation that it is a turn of, where its origin alone does not say that."""
+
+
+def question(row: Row) -> int:
+    """Return a number for what a conversation asks first: the tokens before the assistant speaks, or all without such.
+
+    Of several rows of a conversation it is the first one's.
+    """
+    start = next((place for place, flag in enumerate(row.wanted) if flag), 0)
+    told = ",".join(map(str, row.ids[:start] or row.ids))
+    return int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "little", signed=True)
 
 
 class Rows(Protocol):
@@ -33,6 +46,10 @@ class Rows(Protocol):
     @property
     def groups(self) -> tuple[int, ...]:
         """Rows of each source, in order: what data.weights weighs."""
+
+    @property
+    def talks(self) -> Sequence[tuple[int, int]]:
+        """Of each row what its conversation asks first (see `question`), and the number of the conversation."""
 
     @property
     def skipped(self) -> str:
@@ -62,6 +79,11 @@ class RowList:
     def groups(self) -> tuple[int, ...]:
         """One source."""
         return (len(self.rows),)
+
+    @property
+    def talks(self) -> Sequence[tuple[int, int]]:
+        """Each row is a conversation."""
+        return [(question(row), number) for number, row in enumerate(self.rows)]
 
     def counts(self, vocabulary: int) -> Sequence[int]:
         """Return how often an assistant says each token below `vocabulary`."""

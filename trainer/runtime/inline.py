@@ -97,8 +97,8 @@ def learn(
     step = drafter_step_of(parts, device, target.shared, gate)
     maker = parts.maker(pin=device.type == "cuda", cache=target_step.reader)
     if config.run.warm and compiles(config.run.compile, device):
-        warm_target(target_step, maker, config.data.buckets)
-        warm_drafter(step, maker, config.data.buckets)
+        warm_target(target_step, maker, parts.plan.lengths)
+        warm_drafter(step, maker, parts.plan.lengths)
     settings = session.settings(device, flops_of(parts, target), devices=devices, lead=session.lead)
     with closing(target_step), Loader(maker, iter(numbers), config.data.prefetch) as loader:
         source = InlineSource(loader, target_step)

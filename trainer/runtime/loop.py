@@ -12,7 +12,7 @@ import torch
 from trainer import checkpoint
 from trainer.config import TrainConfig
 from trainer.data.loader import Batch
-from trainer.device import Memory, Stall, read_memory, wait_for
+from trainer.device import Stall, read_memory, wait_for
 from trainer.errors import NonFiniteError
 from trainer.metrics import Flatness, Progress, Sums
 from trainer.optim import Optimizer, learning_rate
@@ -159,11 +159,13 @@ class DrafterLoop:
             done += 1
             last = done == self.config.run.steps or interrupted
             every = self.config.run.save_every
-            judged = bool(self.config.run.evaluate_every) and done % self.config.run.evaluate_every == 0
+            often = self.config.run.evaluate_every
+            # After the last step comes the closing evaluation.
+            judged = bool(often) and done % often == 0 and done < self.config.run.steps
             # Of those that hold a target together, one without room for an evaluation cannot tell the others, which
             # wait for it in the middle of a pass: the run ends there.
             risky = judged and self.config.target.tensor_parallel > 1
-            saves = bool(every) and (last or risky or done % every == 0)
+            saves = interrupted or (bool(every) and (last or risky or done % every == 0))
             # A log line looks for NaN: a checkpoint never replaces a good one with weights nobody has looked at.
             progress = None
             if last or saves or judged or done % self.config.run.log_every == 0:
@@ -261,6 +263,3 @@ class DrafterLoop:
             breaks=compile_counts().breaks, tokens_per_second=tokens / seconds,
             utilisation=flops / seconds / (self.settings.rate * self.settings.devices),
         )  # fmt: skip
-
-
-__all__ = ["Alone", "DrafterLoop", "Exchange", "LoopSettings", "Memory", "Outcome", "Source"]

@@ -229,7 +229,7 @@ def _target(parts: Parts, session: Session, world: World) -> None:
     step = target_step_of(parts, target, OpenDoor())
     maker = parts.maker(pin=world.device.type == "cuda", cache=step.reader)
     if config.run.warm and compiles(config.run.compile, world.device):
-        warm_target(step, maker, config.data.buckets)
+        warm_target(step, maker, parts.plan.lengths)
     mine = [number for number in session.numbers() if shape.target_of(number) == index]
     made, stall, started = 0, Stall(world.device), time.perf_counter()
     outbox = _Outbox(stall, config.topology.queue * shape.drafters * (1 if step.reader is None else 2))
@@ -295,7 +295,7 @@ def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dic
     meet()
     maker = parts.maker(pin=world.device.type == "cuda")
     if config.run.warm and step.compiled:
-        warm_drafter(step, maker, config.data.buckets)
+        warm_drafter(step, maker, parts.plan.lengths)
     settings = session.settings(world.device, flops_of(parts, None), devices=_devices(world), lead=session.lead)
     mine = [number for number in session.numbers() if shape.drafter_of(number) == index]
     wide = parts.width

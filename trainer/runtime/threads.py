@@ -102,7 +102,7 @@ class ThreadedRun:
         self.features.append(step)
         maker = self.parts.maker(pin=device.type == "cuda", cache=step.reader)
         if self.config.run.warm and compiles(self.config.run.compile, device):
-            warm_target(step, maker, self.config.data.buckets)
+            warm_target(step, maker, self.parts.plan.lengths)
         self.warmed.wait()
         mine = (number for number in self.session.numbers() if self.shape.target_of(number) == index)
         made, stall, started = 0, Stall(device), time.perf_counter()
@@ -124,7 +124,7 @@ class ThreadedRun:
         step = drafter_step_of(self.parts, device, self._shared(device), self.gate)
         self.steps[index] = step
         if self.config.run.warm and step.compiled:
-            warm_drafter(step, self.parts.maker(pin=False), self.config.data.buckets)
+            warm_drafter(step, self.parts.maker(pin=False), self.parts.plan.lengths)
         source = ChannelSource(
             self.shape, (number for number in self.session.numbers() if self.shape.drafter_of(number) == index),
             [self.channels[target][index] for target in range(self.shape.targets)], device,
