@@ -228,9 +228,12 @@ def assemble(config: TrainConfig) -> Parts:
     if config.target.tensor_parallel > 1:
         split_plan(path, config.target.tensor_parallel)
     tokenizer = load_tokenizer(path, config.target.chat_template)
+    # What is quick to check comes before the rows, which may take minutes.
+    layers = choose_layer_ids(config.target.layer_ids, config.target.features, target_config.num_hidden_layers)
+    mask = mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size)
+    shape = drafter_shape(config, target_config, len(layers))
     rows = _rows(config, tokenizer, target_config.vocab_size)
     spared = held_out(rows, config.run.evaluate)
-    layers = choose_layer_ids(config.target.layer_ids, config.target.features, target_config.num_hidden_layers)
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
     parts = Parts(
         config=config, target_path=path, target_config=target_config, layer_ids=layers, tokenizer=tokenizer, rows=rows,
@@ -239,8 +242,7 @@ def assemble(config: TrainConfig) -> Parts:
             named=lambda row: rows[row].origin,
         ),
         held_out=spared,
-        shape=drafter_shape(config, target_config, len(layers)),
-        mask_token=mask_token(config.drafter.mask_token, tokenizer, target_config.vocab_size), pad_token=int(pad or 0),
+        shape=shape, mask_token=mask, pad_token=int(pad or 0),
         kept=_vocabulary(config, rows, path, target_config),
     )  # fmt: skip
     if config.run.epochs:

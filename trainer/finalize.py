@@ -37,6 +37,8 @@ class Finalizer:
     """Asked before each prompt of an evaluation."""
     report: Callable[[str, Mapping[str, object]], None] = lambda _event, _values: None
     """Gets "evaluation" events while it trains."""
+    say: Callable[[str], None] = lambda _words: None
+    """Shows a person what is under way."""
     evaluation: Evaluation | None = None
     sampled: Evaluation | None = None
     """The same at temperature 1."""
@@ -97,12 +99,15 @@ class Finalizer:
             target, drafter, block=parts.config.drafter.block, mask_token=parts.mask_token,
             stop=parts.stop, kept=parts.kept,
         )  # fmt: skip
-        found = []
+        found, prompts = [], parts.prompts()
+        self.say(
+            f"{doing}: {len(prompts)} prompts of up to {run.evaluate_tokens} new tokens, at temperature 0 and at 1"
+        )
         for temperature in TEMPERATURES:
             hint = f"lower run.evaluate_positions (now {run.evaluate_positions}), then go on with --resume"
             with memory_for(doing, hint):
                 made = evaluate(
-                    decoder, parts.prompts(), run.evaluate_tokens, stop, temperature=temperature,
+                    decoder, prompts, run.evaluate_tokens, stop, temperature=temperature,
                     most=run.evaluate_positions,
                 )  # fmt: skip
             if made is None:

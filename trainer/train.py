@@ -103,12 +103,13 @@ def _train(arguments: Arguments, stop: StopRequest) -> int:
                 tracker.evaluation(values)
                 display.say(judged_line(values))
 
-            ending.report = told
+            ending.report, ending.say = told, display.say
             if rank == 0:
                 provenance.write(output, arguments.argv, parts.identity())
             session = Session(
                 parts=parts, output=output, saved=saved, parent=parent, stop=lambda: stop() or orphaned(),
-                report=report, after=stop.saying(AFTER_TRAINING, ending.trained), journal=journal.write, lead=rank == 0,
+                report=report, after=stop.saying(AFTER_TRAINING, ending.trained), journal=journal.write,
+                lead=rank == 0, say=display.say,
                 quality=stop.saying(AFTER_PROMPT, ending.during) if config.run.evaluate_every else None,
             )  # fmt: skip
             outcome = _run(parts, session, stop)

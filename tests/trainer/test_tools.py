@@ -5,6 +5,8 @@ import json
 import os
 import shutil
 import signal
+import subprocess
+import sys
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
@@ -29,6 +31,7 @@ from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.steps import DrafterStep, OpenDoor
 from trainer.target import SharedWeights, Target
 
+ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
 SMOKE = ["--profile", "cpu-smoke"]
 
@@ -388,3 +391,52 @@ def test_a_warm_up_loads_no_whole_target_where_the_run_splits_it(capsys: pytest.
         "error: target.tensor_parallel: 2: a target is split by the run alone, not here",
         "hint: start the run: it compiles every bucket before its first step (run.warm)",
     ]
+
+
+OBJECTIVES = {
+    "kl": ["--set", "loss.kind=kl"],
+    "dpace": ["--set", "loss.positions=dpace"],
+    "vocabulary": ["--set", "drafter.vocabulary=48"],
+    "all": ["--set", "loss.kind=kl", "--set", "loss.positions=dpace", "--set", "drafter.vocabulary=48"],
+}
+COUNTED = """
+import json, sys
+from trainer.__main__ import main
+from trainer.warmup_workers import _counters
+code = main(sys.argv[1:])
+print(json.dumps(_counters()))
+sys.exit(code)
+"""
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a compile cache of the objectives' own: what they share is compiled once."""
+    return tmp_path_factory.mktemp("kernels")
+
+
+# Inductor's C++ for one objective after the other takes minutes.
+@pytest.mark.giant
+@pytest.mark.parametrize("objective", OBJECTIVES)
+def test_a_run_compiles_nothing_that_its_warm_up_has_not(
+    cache: Path, kernels: Path, tmp_path: Path, objective: str
+) -> None:
+    small = ("drafter.layers=1", "drafter.anchors=4", "data.buckets=[64]", "data.tokens=64", "target.layer_ids=[0]")
+    flags = [*SMOKE, "--compile", "on", *OBJECTIVES[objective], "--set", "run.evaluate=0"]
+    flags += [word for each in small for word in ("--set", each)]
+
+    def told(*command: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, *command], cwd=ROOT, text=True, capture_output=True, check=False,
+            env={**os.environ, "XDG_CACHE_HOME": str(cache), "TORCHINDUCTOR_CACHE_DIR": str(kernels)},
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout.splitlines()[-1])
+
+    (warmed,) = told("-m", "trainer.warmup", *flags)["processes"]
+    assert (warmed["compiles"], warmed["second_round"]) == (True, 0)
+    # The objective's kernel at least is new.
+    assert warmed["counters"]["fxgraph_cache_miss"] > 0
+    ran = told("-c", COUNTED, *flags, "--steps", "2", "--quiet", "--output", str(tmp_path / "run"))
+    assert ran["fxgraph_cache_miss"] == ran["autograd_cache_miss"] == 0
+    assert ran["fxgraph_cache_hit"] > 0

@@ -32,7 +32,7 @@ def run(parts: Parts, session: Session) -> Outcome | None:
         mine = [number for number in session.numbers() if world.shape.drafter_of(number) == world.role.index]
         devices = world.shape.world if world.device.type == "cuda" else 1
         exchange = GroupExchange(world.drafters)
-        held = parts.load_target(world.device, group)
+        held = session.load_target(world.device, group)
         meet()
         outcome, masters, target = learn(parts, session, held, mine, exchange, devices, meet)
         failed = part(session.unkept)

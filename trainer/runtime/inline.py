@@ -71,7 +71,7 @@ def run(parts: Parts, session: Session) -> Outcome:
     """Train with one worker of each kind."""
     device = choose(parts.config.run.device)
     prepare_thread()
-    outcome, masters, target = learn(parts, session, parts.load_target(device), session.numbers(), Alone())
+    outcome, masters, target = learn(parts, session, session.load_target(device), session.numbers(), Alone())
     session.require_kept()
     if not outcome.interrupted:  # SIGTERM leaves seconds: the checkpoint is on disk, the export can follow later
         session.trained(masters, target)
@@ -97,6 +97,7 @@ def learn(
     step = drafter_step_of(parts, device, target.shared, gate)
     maker = parts.maker(pin=device.type == "cuda", cache=target_step.reader)
     if config.run.warm and compiles(config.run.compile, device):
+        session.compiling()
         warm_target(target_step, maker, parts.plan.lengths)
         warm_drafter(step, maker, parts.plan.lengths)
     settings = session.settings(device, flops_of(parts, target), devices=devices, lead=session.lead)

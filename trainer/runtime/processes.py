@@ -218,13 +218,13 @@ def run(parts: Parts, session: Session) -> Outcome | None:
     if outcome is not None and session.lead and not outcome.interrupted:
         # Compiled code and its model refer to each other: gone before the whole target comes.
         gc.collect()
-        session.trained(masters, parts.load_target(world.device))
+        session.trained(masters, session.load_target(world.device))
     return outcome if session.lead else None
 
 
 def _target(parts: Parts, session: Session, world: World) -> None:
     config, shape, index = parts.config, world.shape, world.role.index
-    target = parts.load_target(world.device)
+    target = session.load_target(world.device)
     meet()
     step = target_step_of(parts, target, OpenDoor())
     maker = parts.maker(pin=world.device.type == "cuda", cache=step.reader)
@@ -291,10 +291,12 @@ def _granted(rank: int, number: int) -> bool:
 
 def _drafter(parts: Parts, session: Session, world: World) -> tuple[Outcome, dict[str, torch.Tensor]]:
     config, shape, index = parts.config, world.shape, world.role.index
+    session.say(f"loading the target, {parts.target_path}: its embedding and head here")
     step = drafter_step_of(parts, world.device, parts.load_shared(world.device), OpenDoor())
     meet()
     maker = parts.maker(pin=world.device.type == "cuda")
     if config.run.warm and step.compiled:
+        session.compiling()
         warm_drafter(step, maker, parts.plan.lengths)
     settings = session.settings(world.device, flops_of(parts, None), devices=_devices(world), lead=session.lead)
     mine = [number for number in session.numbers() if shape.drafter_of(number) == index]

@@ -15,6 +15,7 @@ from trainer.metrics import Progress
 from trainer.model.drafter import Drafter
 from trainer.runtime.loop import DrafterLoop, LoopSettings
 from trainer.target import Target
+from trainer.tensor_parallel import TensorGroup
 
 
 @dataclass(slots=True, kw_only=True)
@@ -34,6 +35,8 @@ class Session:
     """The checkpoint that this run extends, at its own start."""
     quality: Callable[[int, Drafter, Target], None] | None = None
     """Called in the lead between two steps with the steps done: evaluation while it trains."""
+    say: Callable[[str], None] = lambda _words: None
+    """Shows a person what is under way, in the lead."""
     lead: bool = True
     begun: bool = False
     """Whether all workers have come to their first step: from then on each answers a signal by saving."""
@@ -64,6 +67,16 @@ class Session:
         # Whole rounds, so that the drafters of a step get batches of one bucket.
         unit = config.micro_batches * config.together
         return -(-int(str(ancestry[-1]["batches"])) // unit) * unit
+
+    def load_target(self, device: torch.device, group: TensorGroup | None = None) -> Target:
+        """Return the target on `device`, or this process's share of one that a group holds."""
+        self.say(f"loading the target, {self.parts.target_path}")
+        return self.parts.load_target(device, group)
+
+    def compiling(self) -> None:
+        """Say that every bucket's steps are compiled now."""
+        buckets = self.parts.config.data.buckets
+        self.say(f"compiling the steps of {len(buckets)} bucket{'s' if len(buckets) > 1 else ''} (run.warm)")
 
     def restore(self, loop: DrafterLoop) -> None:
         """Give a drafter's loop the weights and moments it starts from, where they are not new."""

@@ -82,7 +82,7 @@ class ThreadedRun:
             )
         models: dict[torch.device, Target] = {}
         for device in self.devices[: self.shape.targets]:
-            models.setdefault(device, parts.load_target(device))
+            models.setdefault(device, session.load_target(device))
         # Threads on one device share its weights, but each has its own hooks and trunk.
         self.targets = [
             Target(models[device].model, parts.layer_ids, fp8=self.config.target.fp8, last=parts.objective.teacher)
