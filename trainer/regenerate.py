@@ -97,6 +97,7 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> int:
     done = _done(options.out)
     talks = list(_talks(config, done))
     say(f"{len(talks):,} conversations to regenerate, {len(done):,} there already")
+    say(f"loading torch and the target, then {options.batch} conversations at a time: progress follows each")
     from trainer.generate import Generator  # noqa: PLC0415 - torch is imported behind the gate
 
     generator = Generator(config, options.temperature, options.max_tokens)
