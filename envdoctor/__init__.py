@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from envdoctor.api import Answer, Comparison, EnvdoctorError, Verdict, check, diff, why
 
 __all__ = ["Answer", "Comparison", "EnvdoctorError", "Verdict", "__version__", "check", "diff", "why"]
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 
 def __getattr__(name: str) -> object:
