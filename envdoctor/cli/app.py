@@ -4,7 +4,6 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import typer
@@ -189,7 +188,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if VARIABLE in os.environ:
         return answering(lambda: build().main(args=given, prog_name="envdoctor", standalone_mode=False))
     try:
-        _refuse_empty_profile(given)
         outcome = build().main(args=given or ["--help"], prog_name="envdoctor", standalone_mode=False)
         if sys.stdout is not None:
             sys.stdout.flush()
@@ -204,13 +202,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if outcome == ExitCode.INTERRUPTED:  # typer returns this for Ctrl-C inside a command, and says nothing
         say("error: interrupted")
     return int(outcome or 0) if given else ExitCode.USAGE
-
-
-def _refuse_empty_profile(given: Sequence[str]) -> None:
-    # An unset variable in a script, `-p "$PROFILE"`, must not turn a comparison into a look without a profile.
-    named = ("-p", "--profile")
-    if "--profile=" in given or any(word in named and not after for word, after in pairwise(given)):
-        raise UsageError("--profile is empty", "name a profile (`envdoctor profiles`), or omit the option")
 
 
 def _usage(error: Any, given: Sequence[str]) -> UsageError:

@@ -18,7 +18,12 @@ from envdoctor.cli.help_text import write_examples, write_groups
 from envdoctor.errors import UsageError
 
 _SCALARS: tuple[object, ...] = (str, Path, int, float, bool)
-_VENV_PARAMETERS = ("venv", "venv_option")
+_NO_VENV = ("the venv is named by an empty text", "name a venv, or leave it out for the default")
+_NOT_EMPTY = {
+    "venv": _NO_VENV,
+    "venv_option": _NO_VENV,
+    "profile": ("--profile is empty", "name a profile (`envdoctor profiles`), or omit the option"),
+}
 _NUMBERS = {int: "whole number", float: "number"}
 
 
@@ -38,13 +43,16 @@ class PlainCommand(TyperCommand):
         write_examples(ctx, formatter)
 
     def parse_args(self, ctx: Any, args: Any) -> Any:
-        """Parse, and refuse a venv that is given and empty: `check "$VENV"` must not mean another environment."""
+        """Parse, and refuse a venv or a profile that is given and empty.
+
+        An unset variable, `check "$VENV"`, must not mean another environment, and `-p "$PROFILE"` no comparison.
+        """
         ctx.default_map = _configured(ctx)
         rest = super().parse_args(ctx, args)
-        for name in _VENV_PARAMETERS:
+        for name, (message, hint) in _NOT_EMPTY.items():
             source = ctx.get_parameter_source(name)
             if source is not None and source.name == "COMMANDLINE" and ctx.params.get(name) == "":
-                raise UsageError("the venv is named by an empty text", "name a venv, or leave it out for the default")
+                raise UsageError(message, hint)
         return rest
 
 

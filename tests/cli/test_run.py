@@ -52,6 +52,13 @@ def test_the_commands_options_are_its_own_without_the_dashes(healthy: Incident) 
     assert outcome == Outcome(code=0, out="--profile x -h\n", err="")
 
 
+@pytest.mark.parametrize("end", [["--"], []])
+def test_empty_values_of_the_command_are_its_own(healthy: Incident, end: list[str]) -> None:
+    words = ("echo", "-p", "", "--profile=", "--venv", "")
+    outcome = run_envdoctor("run", "-p", "small", *end, *words, folder=healthy.root)
+    assert outcome == Outcome(code=0, out="-p  --profile= --venv \n", err="")
+
+
 def test_the_exit_code_is_the_commands(healthy: Incident) -> None:
     outcome = run_envdoctor("run", "-p", "small", "--", "sh", "-c", "exit 77", folder=healthy.root)
     assert outcome == Outcome(code=77, out="", err="")
