@@ -65,6 +65,8 @@ class PutBack:
     bytes: int
     present: int
     """How many were made again meanwhile and stay."""
+    left_in: str
+    """Where the former ones of these still are; empty where there are none."""
 
 
 @frozen
@@ -163,9 +165,13 @@ def _sha256(path: Path) -> str:
 
 
 def undo(workspace: Workspace, stamp: str = "") -> Result:
-    """Put back what the clean-up of that stamp took, or the last one, if any. Raises UsageError, CacheError."""
+    """Put back what the clean-up of that stamp took, or the last one, if any. Raises UsageError, CacheError.
+
+    One of which the cache has every file again is the last one only where there is no other.
+    """
     found = quarantine.listed(roots(workspace.with_variables().host))
-    wanted = stamp or (found[0].stamp if found else "")
+    last = next((item for item in found if item.has_missing), found[0] if found else None)
+    wanted = stamp or (last.stamp if last else "")
     chosen = [item for item in found if item.stamp == wanted]
     if stamp and not chosen:
         raise UsageError(
@@ -174,7 +180,16 @@ def undo(workspace: Workspace, stamp: str = "") -> Result:
     done = []
     for item in chosen:
         back, present = quarantine.put_back(item)
-        done.append(PutBack(root=item.root, origin=str(item.origin), files=back, bytes=item.bytes, present=present))
+        done.append(
+            PutBack(
+                root=item.root,
+                origin=str(item.origin),
+                files=back,
+                bytes=item.bytes,
+                present=present,
+                left_in=str(item.folder) if present else "",
+            )
+        )
     return Result(command="cache undo", data=Undone(stamp=wanted, roots=tuple(done)))
 
 

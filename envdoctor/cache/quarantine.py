@@ -6,7 +6,6 @@ record of what was taken and why. The space is freed when the quarantine is purg
 
 import json
 import os
-import shutil
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +13,7 @@ from pathlib import Path
 from envdoctor.cache.layout import Root
 from envdoctor.cache.own_folder import own_folder, require_real
 from envdoctor.errors import CacheError
+from envdoctor.facts.folders import remove_folder
 from envdoctor.facts.owned import stranger_of
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
@@ -42,6 +42,11 @@ class Quarantine:
     bytes: int
 
     @property
+    def has_missing(self) -> bool:
+        """Tell whether it holds a file that the cache has none of: what can be put back."""
+        return any((self.folder / "files" / path).exists() and not (self.origin / path).exists() for path in self.files)
+
+    @property
     def seconds(self) -> float:
         """Return when it was made, in seconds since the epoch."""
         return datetime.strptime(self.stamp.split("-")[0], _STAMP).replace(tzinfo=UTC).timestamp()
@@ -68,7 +73,7 @@ def take(root: Root, paths: Sequence[str], reason: str, now: datetime) -> Quaran
         ) from error
     _remove_empty(root.path, paths)
     if not taken:
-        shutil.rmtree(folder)
+        remove_folder(folder)
         return None
     return Quarantine(
         stamp=stamp,
@@ -95,7 +100,10 @@ def _folder(root: Root) -> Path:
 
 
 def put_back(quarantine: Quarantine) -> tuple[int, int]:
-    """Move its files back; return (put back, left out because the cache has one of that name again)."""
+    """Move its files back; return (put back, left out because the cache has one of that name again).
+
+    What is left out stays in the quarantine.
+    """
     back = present = 0
     for path in quarantine.files:
         # Before the first one moves: a record or a folder of the cache may have been made to lead elsewhere.
@@ -113,7 +121,8 @@ def put_back(quarantine: Quarantine) -> tuple[int, int]:
             target.parent.mkdir(parents=True, exist_ok=True)
             source.rename(target)
             back += 1
-        shutil.rmtree(quarantine.folder)
+        if not present:
+            remove_folder(quarantine.folder)
     except OSError as error:
         raise CacheError(f"{error.filename}: {error.strerror}", "run it again as the cache's owner") from error
     return back, present
@@ -122,7 +131,7 @@ def put_back(quarantine: Quarantine) -> tuple[int, int]:
 def purge(quarantine: Quarantine) -> None:
     """Delete a quarantine for good."""
     try:
-        shutil.rmtree(quarantine.folder)
+        remove_folder(quarantine.folder)
     except OSError as error:
         raise CacheError(f"{error.filename}: {error.strerror}", "run it again as the cache's owner") from error
 

@@ -259,6 +259,31 @@ def test_a_clean_up_is_shown_asked_and_undone(tmp_path: Path, venv: Path) -> Non
     assert {path for path in (tmp_path / "cache").rglob("*") if path.is_file()} == before
 
 
+def test_undo_deletes_nothing_that_it_does_not_put_back(tmp_path: Path, venv: Path) -> None:
+    filled(tmp_path / "cache")
+    assert cache(tmp_path, "gc", "--older-than", "0", "--yes", venv=venv).code == 0
+    (folder,) = (tmp_path / "cache/.envdoctor/quarantine").iterdir()
+    taken = sorted(path for path in (folder / "files").rglob("*") if path.is_file())
+    former = taken[0]
+    again = tmp_path / "cache" / former.relative_to(folder / "files")
+    content = former.read_bytes()
+    again.parent.mkdir(parents=True, exist_ok=True)
+    again.write_text("compiled again")
+    undone = cache(tmp_path, "undo").out.splitlines()
+    assert undone[0].startswith(f"inductor: {len(taken) - 1} files back in [TMP]/cache (")
+    assert undone[0].endswith("), 1 were made again meanwhile and stay")
+    left = f"[TMP]/{folder.relative_to(tmp_path)}"
+    assert undone[1:] == [f"  the former ones are in {left}; `envdoctor cache gc --purge` deletes them for good"]
+    assert (again.read_text(), former.read_bytes()) == ("compiled again", content)
+    # What is removed next is what the next undo puts back.
+    other = tmp_path / "cache" / taken[1].relative_to(folder / "files")
+    time.sleep(1.1)  # a stamp is a second
+    assert cache(tmp_path, "gc", "--older-than", "0", "--yes", venv=venv).code == 0
+    assert not other.exists()
+    cache(tmp_path, "undo")
+    assert other.exists()
+
+
 def test_a_profiles_entries_stay_and_a_purge_is_for_good(tmp_path: Path, venv: Path) -> None:
     filled(tmp_path / "cache")
     make_profile(tmp_path, "good", [])

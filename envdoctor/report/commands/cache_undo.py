@@ -15,6 +15,10 @@ def text(data: Undone, style: Style) -> str:
     for item in data.roots:
         kept = f", {item.present} were made again meanwhile and stay" if item.present else ""
         lines.append(f"{item.root}: {item.files} files back in {item.origin} ({megabytes(item.bytes)}){kept}\n")
+        if item.left_in:
+            lines.append(
+                f"  the former ones are in {item.left_in}; `envdoctor cache gc --purge` deletes them for good\n"
+            )
     return "".join(lines) or "nothing to undo: no clean-up is in quarantine\n"
 
 
