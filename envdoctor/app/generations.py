@@ -173,13 +173,14 @@ def _which_had(verdict: KeptVerdict | None) -> str:
     return f", which had {counted(len(verdict.errors), 'error')}" if verdict and verdict.errors else ""
 
 
-def prune(
+def prune(  # noqa: PLR0913 - one for each option
     workspace: Workspace,
     keep: int | None,
     dialog: Dialog,
     *,
     broken: bool,
     with_unrecorded: bool,
+    while_in_use: bool = False,
     dry_run: bool,
     yes: bool,
 ) -> Result:
@@ -203,7 +204,9 @@ def prune(
                 recover_first(store, listen)
         shown = ShownVenv.of(store)
         hosts = _launch_hosts(workspace.host, dialog)
-        plan = generations.plan_prune(store, keep, hosts, with_unrecorded=with_unrecorded, broken=broken)
+        plan = generations.plan_prune(
+            store, keep, hosts, with_unrecorded=with_unrecorded, while_in_use=while_in_use, broken=broken
+        )
         planned = Prune(status="planned", target=str(store.target), plan=plan, keep=keep, broken=broken)
         if dry_run:
             return Result(command="prune", data=planned)
@@ -213,7 +216,8 @@ def prune(
             raise Interrupted("declined\nnothing was removed")
         if plan.removed:
             with dialog.listening(plain=True) as listen:
-                generations.prune(store, plan.removed, listen, shown=shown, with_unrecorded=with_unrecorded)
+                proc = None if while_in_use else workspace.host.proc
+                generations.prune(store, plan.removed, listen, shown=shown, proc=proc, with_unrecorded=with_unrecorded)
         return Result(command="prune", data=replace(planned, status="pruned"))
 
 

@@ -11,11 +11,13 @@ from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.stops import put_off
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.frozen import frozen
+from envdoctor.model.plan import VenvUser
 from envdoctor.probes.caches.compile_caches import locate
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.probes.venv.restore_note import NOTE
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap import durable, journal, verdicts
+from envdoctor.swap.in_use import users
 from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import Space, Tree, scan, space
@@ -74,10 +76,14 @@ class Spared:
     """Path of one that is in it."""
     unrecorded: tuple[str, ...] = ()
     """Files that no RECORD lists: the user's own."""
+    users: tuple[VenvUser, ...] = ()
+    """Running processes that use it."""
 
     @property
     def holds(self) -> str:
         """Return what that is."""
+        if self.users:
+            return f"what is in use by {'; '.join(map(str, self.users))}"
         if self.compile_cache:
             return f"a compile cache, {self.compile_cache}"
         more = f" and {len(self.unrecorded) - _SHOWN} more" if len(self.unrecorded) > _SHOWN else ""
@@ -194,12 +200,18 @@ def roll_back(
 
 
 def plan_prune(
-    store: BackupStore, keep: int, hosts: Sequence[Host], *, with_unrecorded: bool = False, broken: bool = False
+    store: BackupStore,
+    keep: int,
+    hosts: Sequence[Host],
+    *,
+    with_unrecorded: bool = False,
+    while_in_use: bool = False,
+    broken: bool = False,
 ) -> PrunePlan:
     """Return what `prune --keep` would remove: all but the newest `keep`, and none that holds a compile cache.
 
-    Nor one that holds the user's files, unless `with_unrecorded` says that they may go. With `broken` only those go in
-    which the checks found errors when they were put away.
+    Nor one that holds the user's files or that a process uses, unless `with_unrecorded` or `while_in_use` says that it
+    may go. With `broken` only those go in which the checks found errors when they were put away.
 
     `hosts` is the machine as each launch sees it: its variables say where caches lie.
     """
@@ -211,6 +223,8 @@ def plan_prune(
         path = Path(generation.path)
         if cache := next(filter(None, (compile_cache_in(path, store.target, host) for host in hosts)), ""):
             spared.append(Spared(generation=generation, compile_cache=cache))
+        elif not while_in_use and (using := users(path, hosts[0].proc)):
+            spared.append(Spared(generation=generation, users=using))
         elif not with_unrecorded and (mine := unrecorded(path)):
             spared.append(Spared(generation=generation, unrecorded=tuple(mine)))
         else:
@@ -244,12 +258,14 @@ def prune(
     listen: Listener,
     *,
     shown: ShownVenv,
+    proc: Path | None = None,
     with_unrecorded: bool = False,
 ) -> tuple[str, ...]:
     """Remove those generations; return what was recovered first. Half a generation never looks like a whole one.
 
-    Raises RestoreError for a generation that is not the one that was shown, or holds what was not shown, and where the
-    venv's folder is another than the one that was `shown`.
+    proc: where to look for a process that uses one by now; None where that does not matter. Raises RestoreError for a
+    generation that is not the one that was shown, holds what was not shown or is in use, and where the venv's folder is
+    another than the one that was `shown`.
     """
     shown.refuse_elsewhere()
     with opened(store, listen) as held, system_errors():
@@ -264,6 +280,11 @@ def prune(
                 raise RestoreError(
                     f"backup {generation.number} has gained a file since it was shown, {mine[0]}; it is left alone",
                     "look at it, then run this again",
+                )
+            if found is not None and proc and (using := users(path, proc)):
+                raise RestoreError(
+                    f"backup {generation.number} is in use since it was shown, by {using[0]}; it is left alone",
+                    "wait until that process has ended, then run this again",
                 )
             if found is not None:
                 aside = store.builds / f"{PRUNED}{generation.number}"

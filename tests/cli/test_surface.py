@@ -76,6 +76,7 @@ SURFACE = {
         "--keep",
         "--broken",
         "--with-unrecorded",
+        "--while-in-use",
         "--dry-run",
         "--yes/-y",
         "--format (ENVDOCTOR_FORMAT)",

@@ -329,6 +329,33 @@ def test_a_process_that_runs_from_the_venv_is_named(stack: Stack) -> None:
     assert back.code == 0
 
 
+@pytest.mark.parametrize("way", ["runs", "maps"])
+def test_prune_leaves_what_a_process_uses(stack: Stack, way: str) -> None:
+    kept = _kept(stack, 1)
+    library = kept / "lib/mapped.so"
+    library.write_bytes(b"x" * 4096)
+    hold = f"import mmap; f = open({str(library)!r}, 'rb'); held = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ); "
+    code = f"{hold if way == 'maps' else ''}print('up'); input()"
+    python = kept / "bin/python" if way == "runs" else Path(sys.executable)
+    prune = ("prune", "--venv", "venv", "--keep", "0", "--with-unrecorded")
+    with subprocess.Popen([python, "-uc", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout
+        assert process.stdout.readline() == b"up\n"
+        plan = json.loads(stack.run(*prune, "--dry-run", "--json").out)
+        answer = stack.run(*prune, "-y")
+        there = library.exists()
+        forced = stack.run(*prune, "-y", "--while-in-use")
+        process.kill()
+    assert (answer.code, answer.out, there) == (0, "nothing to remove\n", True), answer.err
+    how = "(started from it)" if way == "runs" else "(maps 1 of its files)"
+    assert f"stays: it holds what is in use by process {process.pid}: " in answer.err
+    assert how in answer.err
+    assert "wait until those processes have ended, or add --while-in-use to remove what they use too\n" in answer.err
+    ((user,),) = ([one["pid"] for one in item["users"]] for item in plan["spared"])
+    assert (plan["removed"], user) == ([], process.pid)
+    assert (forced.code, kept.exists()) == (0, False)
+
+
 def test_what_a_running_process_then_sees_is_what_is_said(stack: Stack) -> None:
     """An open file stays the old venv's; a file opened by its path, a module too, is the new venv's."""
     module = next(stack.venv.glob("lib/python3.*/site-packages/torch")) / "__init__.py"

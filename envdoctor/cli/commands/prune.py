@@ -32,6 +32,9 @@ def prune(
             help="Also remove backups with files that no package installed, such as yours.",
         ),
     ] = False,
+    while_in_use: Annotated[
+        bool, typer.Option("--while-in-use", help="Also remove backups that a running process uses; it may fail then.")
+    ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     output_format: FormatOption = "text",
@@ -43,6 +46,13 @@ def prune(
     """
     workspace = Workspace.open(one_venv(venv, venv_option))
     done = app.prune(
-        workspace, keep, Terminal(), broken=broken, with_unrecorded=with_unrecorded, dry_run=dry_run, yes=yes
+        workspace,
+        keep,
+        Terminal(),
+        broken=broken,
+        with_unrecorded=with_unrecorded,
+        while_in_use=while_in_use,
+        dry_run=dry_run,
+        yes=yes,
     )
     return finish(done, output_format, json=json)

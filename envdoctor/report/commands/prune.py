@@ -3,6 +3,7 @@
 from typing import Any
 
 from envdoctor.app.generations import Prune
+from envdoctor.model.codec import encode
 from envdoctor.model.wording import counted, size
 from envdoctor.report.generation_text import line, plain
 from envdoctor.report.style import Style
@@ -27,6 +28,7 @@ def document(data: Prune) -> dict[str, Any]:
             "holds": item.holds,
             "compile_cache": item.compile_cache or None,
             "unrecorded": list(item.unrecorded),
+            "users": encode(item.users),
         }
         for item in plan.spared
     ]
@@ -49,6 +51,8 @@ def _planned(data: Prune) -> str:
     ]
     if any(item.unrecorded for item in plan.spared):
         lines.append("move those files to where they belong, or add --with-unrecorded to remove them too")
+    if any(item.users for item in plan.spared):
+        lines.append("wait until those processes have ended, or add --while-in-use to remove what they use too")
     if not plan.removed:
         lines.append("nothing to remove" + ("" if plan.spared else f": {_why_nothing(data)}"))
         return "\n".join(lines) + "\n"
