@@ -310,8 +310,14 @@ def test_no_two_public_classes_share_a_name() -> None:
 
 
 def test_programs_are_started_where_they_end_with_envdoctor() -> None:
-    starters = {_name(path) for path in _modules() if path.is_relative_to(ROOT / "envdoctor") and _starts(_tree(path))}
-    assert starters == STARTERS.keys()
+    words = ("subprocess", "asyncio", "anyio", "os.exec", "os.spawn", "os.posix_spawn", "os.system", "os.popen")
+    assert {_name(path) for path in _ours(*words) if _starts(_tree(path))} == STARTERS.keys()
+
+
+def _ours(*words: str) -> list[Path]:
+    """Return the modules of envdoctor that have one of these words."""
+    paths = (path for path in _modules() if path.is_relative_to(ROOT / "envdoctor"))
+    return [path for path in paths if any(word in path.read_text() for word in words)]
 
 
 def _starts(tree: ast.AST) -> bool:
@@ -325,6 +331,33 @@ def _starts(tree: ast.AST) -> bool:
         or (owner == "os" and attribute.startswith(("exec", "spawn", "posix_spawn", "system", "popen")))
         for owner, attribute in owned
     ) or any(names and imported == "subprocess" for imported, names in _imports(tree))
+
+
+def test_no_folder_is_too_deep() -> None:
+    """Python calls itself for each level in os.walk, shutil.rmtree and Path.rglob: facts/folders.py does not."""
+    ours = {
+        "envdoctor.rollout.visit": "runs on a node, as text, and removes what it has made",
+        "envdoctor.rollout.payload": "our own package",
+        "envdoctor.gate_package.modules": "our own package",
+        "envdoctor.probes.caches.compiled_objects": "a few levels and no more",
+    }
+    words = ("walk(", "rmtree(", "copytree(", "rglob(", "scandir(", "iterdir(")
+    assert {_name(path) for path in _ours(*words) if _recurses(_tree(path))} == ours.keys()
+
+
+def _recurses(tree: ast.AST) -> bool:
+    within = [(node.name, _called(node)) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    return any(
+        name in ("os.walk", "os.fwalk", "shutil.rmtree", "shutil.copytree") or name.endswith(".rglob")
+        for name in _called(tree)
+    ) or any(
+        {name, f"self.{name}"} & called and any(one.endswith(("scandir", "iterdir")) for one in called)
+        for name, called in within
+    )
+
+
+def _called(tree: ast.AST) -> set[str]:
+    return {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
 
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: path.relative_to(ROOT).as_posix())

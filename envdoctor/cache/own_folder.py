@@ -1,13 +1,14 @@
 """Our folder inside a cache, and paths in a cache that no link leads out of: others may write there too."""
 
 import os
-import shutil
 import stat
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import OWN
 from envdoctor.errors import CacheError
+from envdoctor.facts.folders import remove_folder
 
 STAGING = "staging-"
 """Begins the name of a folder that a restore unpacks into; its process's number follows."""
@@ -57,4 +58,5 @@ def remove_abandoned(own: Path) -> None:
         except OSError:
             continue
         if old and not (number.isdecimal() and Path("/proc", number).exists()) and not folder.is_symlink():
-            shutil.rmtree(folder, ignore_errors=True)
+            with suppress(OSError):
+                remove_folder(folder)

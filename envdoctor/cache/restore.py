@@ -23,6 +23,7 @@ from envdoctor.cache.manifest import Manifest, StoredFile
 from envdoctor.cache.own_folder import STAGING, own_folder, remove_abandoned
 from envdoctor.catalog.cache_kinds import kind_of
 from envdoctor.errors import CacheError
+from envdoctor.facts.folders import remove_folder
 from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.owned import adder_of
 from envdoctor.facts.regular_file import open_regular, read_regular
@@ -202,7 +203,8 @@ def _staging(manifest: Manifest, folders: Mapping[str, Path]) -> Iterator[Mappin
         yield staged
     finally:
         for folder in staged.values():
-            shutil.rmtree(folder, ignore_errors=True)
+            with contextlib.suppress(OSError):
+                remove_folder(folder)
 
 
 def _staging_folder(root: Path) -> Path:

@@ -12,6 +12,7 @@ from envdoctor.explore.environment import ExploredEnvironment, play
 from envdoctor.explore.hidden import HidingDisk
 from envdoctor.explore.providers import Providers, changes
 from envdoctor.explore.torch_modules import lost_module, lost_to_torch
+from envdoctor.facts.folders import walk
 from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import field, mutable, replace
@@ -189,7 +190,7 @@ class _WhatIf:
                     yield Stopped(module=package, owner=item.name, reason=reason)
 
     def _empties(self, folder: str) -> bool:
-        for place, folders, names in os.walk(folder):
+        for place, folders, names in walk(folder):
             folders[:] = [name for name in folders if name != "__pycache__"]
             if any(f"{place}/{name}" not in self.hidden for name in names):
                 return False

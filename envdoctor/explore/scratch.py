@@ -6,7 +6,6 @@ contents, here as symlinks to its cache, and it replaces what is there by renami
 to; that it was not is checked all the same. Launchers, metadata, data files and the like are copied.
 """
 
-import errno
 import fcntl
 import os
 import re
@@ -14,13 +13,14 @@ import shlex
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, UsageError
 from envdoctor.model.frozen import field, mutable
 from envdoctor.swap.hardlinks import copy_file, copy_tree, hard_link
 from envdoctor.swap.outward_links import leaving_lines, led, with_lines
+from envdoctor.swap.scratch_folder import scratch_folder
 from envdoctor.swap.store import BackupStore, remove_tree
 
 _MAXIMUM_PTH = 1 << 20
@@ -126,29 +126,16 @@ def _state(path: str) -> tuple[int, int]:
 def scratch_copy(venv: Path, filling: AbstractContextManager[None] | None = None) -> Iterator[Scratch]:
     """Give a copy of the venv, on its own file system where that can be written; it is gone afterwards.
 
-    `filling` is open while the copy is made.
+    `filling` is open while the copy is made. Raises RestoreError for a store that is not ours.
     """
-    builds = BackupStore.of(venv).builds
-    try:
-        builds.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=builds))
-    except OSError:
-        folder = Path(tempfile.mkdtemp(prefix="envdoctor-scratch-"))
-    scratch = Scratch(source=str(venv), copy=str(folder / venv.name))
-    try:
+    with ExitStack() as until:
+        try:
+            folder = until.enter_context(scratch_folder(BackupStore.of(venv)))
+        except OSError:
+            folder = Path(tempfile.mkdtemp(prefix="envdoctor-scratch-"))
+            until.callback(remove_tree, folder)
+        scratch = Scratch(source=str(venv), copy=str(folder / venv.name))
         with filling or nullcontext():
             scratch.fill()
         yield scratch
         scratch.refuse_changes()
-    finally:
-        remove_tree(folder)
-        for left in (builds, builds.parent, builds.parent.parent):
-            _remove_if_empty(left)
-
-
-def _remove_if_empty(folder: Path) -> None:
-    try:
-        folder.rmdir()
-    except OSError as error:
-        if error.errno not in (errno.ENOTEMPTY, errno.ENOENT, errno.EEXIST):
-            raise

@@ -2,11 +2,11 @@
 
 import os
 import shlex
-import shutil
 from collections.abc import Collection
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.folders import remove_folder
 from envdoctor.probes.venv.obstacles import Obstacle
 from envdoctor.stack.record_audit import RecordAudit
 
@@ -50,7 +50,7 @@ def remove_from_copy(copy: Path, inner: str) -> None:
     """
     path = _within(copy, inner)
     if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+        remove_folder(path)
     elif os.path.lexists(path):
         path.unlink()
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from threading import Event as Flag
 from threading import get_native_id
 
+from envdoctor.facts.folders import walk
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.digest_memo import key_of
 from envdoctor.probes.venv.parsed_record import RecordsAhead
@@ -99,5 +100,5 @@ class HashedAhead:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    for above, _, names in os.walk(folder):
+    for above, _, names in walk(folder):
         yield from (f"{above}/{name}" for name in names)

@@ -36,20 +36,25 @@ def copy_tree(source: str, destination: str, put: Callable[["os.DirEntry[str]", 
 
     The store of a venv that is a mount point is left out: the copy is being made in there.
     """
-    os.mkdir(destination, 0o700)  # noqa: PTH102 - 26,000 files: Path costs more than the calls
-    with os.scandir(source) as entries:
-        for entry in entries:
-            if entry.name == STORE:
-                continue
-            target = f"{destination}/{entry.name}"
-            if entry.is_dir(follow_symlinks=False):
-                copy_tree(entry.path, target, put)
-            else:
-                put(entry, target)
-    status = os.stat(source)  # noqa: PTH116
-    # Last: a read-only folder could not be filled.
-    os.chmod(destination, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101
-    os.utime(destination, ns=(status.st_atime_ns, status.st_mtime_ns))
+    todo = [(source, destination)]
+    made = []
+    while todo:
+        folder, copy = todo.pop()
+        os.mkdir(copy, 0o700)  # noqa: PTH102 - 26,000 files: Path costs more than the calls
+        made.append((os.stat(folder), copy))  # noqa: PTH116
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name == STORE:
+                    continue
+                target = f"{copy}/{entry.name}"
+                if entry.is_dir(follow_symlinks=False):
+                    todo.append((entry.path, target))
+                else:
+                    put(entry, target)
+    # Last, and the innermost first: what is put into a folder changes its time, and a read-only one takes nothing.
+    for status, copy in reversed(made):
+        os.chmod(copy, stat.S_IMODE(status.st_mode) | stat.S_IRWXU)  # noqa: PTH101
+        os.utime(copy, ns=(status.st_atime_ns, status.st_mtime_ns))
 
 
 def hard_link(source: str, target: str) -> bool:

@@ -13,10 +13,11 @@ from envdoctor.model.frozen import frozen
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap.durable import inode, move, sync_folder
 from envdoctor.swap.in_place import move_all, remove_empty
+from envdoctor.swap.scratch_folder import remove_left
 from envdoctor.swap.store import PRUNED, BackupStore, remove_tree
 
 Phase = Literal["building", "swapping", "emptying", "filling"]
-"""building: the copy; swapping: two folders change places; emptying, filling: their contents do (stack/contents.py)."""
+"""building: the copy; swapping: two folders change places; emptying, filling: their contents do (swap/in_place.py)."""
 _MAXIMUM = 1 << 20
 Command = Literal["restore", "repair", "rollback", "bisect", "try", "fix"]
 
@@ -142,6 +143,7 @@ def _is_old(store: BackupStore, build: Path, entry: JournalEntry) -> bool:
 
 def _drop_builds(store: BackupStore, *, told: bool) -> list[str]:
     """Remove what was left under construction or half pruned; say so unless the journal `told` of it."""
+    tried = remove_left(store)
     left = sorted(store.builds.iterdir()) if store.builds.is_dir() else []
     for path in left:
         remove_tree(path)
@@ -149,6 +151,6 @@ def _drop_builds(store: BackupStore, *, told: bool) -> list[str]:
     said = [
         f"the rest of backup {path.name.removeprefix(PRUNED)}, which was being pruned, was removed" for path in pruned
     ]
-    if len(left) > len(pruned) and not told:
+    if (tried or len(left) > len(pruned)) and not told:
         said.append("a copy that an earlier command left unfinished was removed")
     return said

@@ -43,29 +43,27 @@ class Space:
 def scan(folder: Path) -> Tree:
     """Read every inode below a folder; nothing is opened. What vanishes meanwhile is left out."""
     tree = Tree(links=Counter(), blocks={})
-    _scan(str(folder), tree)
-    return tree
-
-
-def _scan(folder: str, tree: Tree) -> None:
-    try:
-        entries = list(os.scandir(folder))
-    except OSError:
-        return
-    for entry in entries:
-        if entry.name == STORE:
-            continue  # inside a mount point; what is kept there is counted by itself
+    todo = [str(folder)]
+    while todo:
         try:
-            status = entry.stat(follow_symlinks=False)
-        except FileNotFoundError:
+            entries = list(os.scandir(todo.pop()))
+        except OSError:
             continue
-        inode = _Inode(status.st_dev, status.st_ino)
-        is_folder = stat.S_ISDIR(status.st_mode)
-        tree.links[inode] += 1
-        # A folder's links are its own "." and its children's "..": it goes when they go.
-        tree.blocks[inode] = (status.st_blocks * 512, 1 if is_folder else status.st_nlink)
-        if is_folder:
-            _scan(entry.path, tree)
+        for entry in entries:
+            if entry.name == STORE:
+                continue  # inside a mount point; what is kept there is counted by itself
+            try:
+                status = entry.stat(follow_symlinks=False)
+            except FileNotFoundError:
+                continue
+            inode = _Inode(status.st_dev, status.st_ino)
+            is_folder = stat.S_ISDIR(status.st_mode)
+            tree.links[inode] += 1
+            # A folder's links are its own "." and its children's "..": it goes when they go.
+            tree.blocks[inode] = (status.st_blocks * 512, 1 if is_folder else status.st_nlink)
+            if is_folder:
+                todo.append(entry.path)
+    return tree
 
 
 def space(trees: Iterable[Tree]) -> Space:

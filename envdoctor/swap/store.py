@@ -4,7 +4,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import stat
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.folders import remove_folder
 from envdoctor.facts.whole_file import beside, create, open_own, write_whole
 from envdoctor.model.frozen import frozen
 
@@ -67,6 +67,11 @@ class BackupStore:
         return self.root / "builds"
 
     @property
+    def scratches(self) -> Path:
+        """Copies on which something is tried, each held by the command that tries it."""
+        return self.root / "scratch"
+
+    @property
     def generations(self) -> Path:
         """Former venvs, by number."""
         return self.root / "generations"
@@ -83,7 +88,7 @@ class BackupStore:
         """
         if not self.beside.exists():
             return  # nothing can be in a folder that is yet to be made
-        for path in (self.root.parent, self.root, self.builds, self.generations):
+        for path in (self.root.parent, self.root, self.builds, self.scratches, self.generations):
             try:
                 status = path.lstat()
             except FileNotFoundError:
@@ -319,9 +324,8 @@ def remove_tree(path: Path) -> None:
         path.unlink()
         return
     for attempt in range(_ATTEMPTS):
-        _open_folders(path)
         try:
-            shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+            remove_folder(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         except FileNotFoundError:
             if not os.path.lexists(path):
                 return  # another process of ours was faster
@@ -334,14 +338,3 @@ def remove_tree(path: Path) -> None:
             time.sleep(_PAUSE * attempt)
         else:
             return
-
-
-def _open_folders(path: Path) -> None:
-    for folder, names, _ in os.walk(path):
-        for at in (Path(folder), *(Path(folder, name) for name in names)):
-            try:
-                mode = at.lstat().st_mode
-                if stat.S_ISDIR(mode) and mode & stat.S_IRWXU != stat.S_IRWXU:
-                    at.chmod(stat.S_IMODE(mode) | stat.S_IRWXU)
-            except FileNotFoundError:
-                continue  # removed meanwhile

@@ -121,7 +121,7 @@ def recover_first(store: BackupStore, listen: Listener) -> tuple[str, ...]:
     Takes the lock only where something was left. Raises RestoreError when another command is at work.
     """
     store.refuse_planted()
-    left = store.journal.exists() or (store.builds.is_dir() and any(store.builds.iterdir()))
+    left = store.journal.exists() or any(at.is_dir() and any(at.iterdir()) for at in (store.builds, store.scratches))
     if not left:
         return ()
     with opened(store, listen) as held:
@@ -182,7 +182,7 @@ def exchange(  # noqa: PLR0913 - what is exchanged, for whom, and what is known 
             except BaseException as error:
                 try:
                     left = _undo(store, copying)
-                except (RestoreError, OSError) as another:
+                except Exception as another:
                     raise error from another  # what went wrong first says more
                 if left is not None:
                     listen(Event(phase="recover", text=f"what was in the copy's place is now {left}"))
@@ -203,6 +203,8 @@ def system_errors() -> Iterator[None]:
             hint = "free some space (`envdoctor prune` removes old backups) and run it again"
         elif error.errno == errno.ENOTEMPTY:
             hint = "something still writes into that folder: end it, then run it again"
+        elif error.errno == errno.ENAMETOOLONG:
+            hint = "a folder in it is nested deeper than a path may be long: look at what makes it"
         what = "the disk is full" if full else error.strerror or str(error)
         raise RestoreError(f"{what}{where}", hint) from error
 

@@ -5,6 +5,7 @@ import stat
 from fnmatch import fnmatch
 from pathlib import Path
 
+from envdoctor.facts.folders import walk
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.probes.venv.record_rows import parse_rows
 from envdoctor.swap.store import STORE
@@ -44,7 +45,7 @@ def unrecorded(venv: Path) -> list[str]:
     """
     listed = _listed(venv)
     found = []
-    for folder, folders, files in os.walk(venv):
+    for folder, folders, files in walk(venv):
         folders[:] = [name for name in folders if name not in ("__pycache__", STORE)]
         for name in files:
             path = os.path.join(folder, name)  # noqa: PTH118 - 26,000 of them

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import BY_NAME
+from envdoctor.facts.folders import walk
 from envdoctor.facts.host import Host
 from envdoctor.probes.caches.compile_caches import locate
 from envdoctor.swap.hardlinks import copy_file, hard_link
@@ -45,7 +46,7 @@ def _affordable(path: Path, folder: Path) -> bool:
     if path.stat().st_dev == folder.parent.stat().st_dev:
         return True
     total = 0
-    for at, _, names in os.walk(path):
+    for at, _, names in walk(path):
         total += sum(os.lstat(f"{at}/{name}").st_size for name in names)
         if total > _MOST_COPIED:
             return False
@@ -53,7 +54,7 @@ def _affordable(path: Path, folder: Path) -> bool:
 
 
 def _seed(source: Path, target: Path) -> None:
-    for at, folders, names in os.walk(source):
+    for at, folders, names in walk(source):
         here = target / os.path.relpath(at, source)
         here.mkdir(parents=True, exist_ok=True)
         folders[:] = [name for name in folders if not Path(at, name).is_symlink()]

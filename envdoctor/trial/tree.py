@@ -67,11 +67,16 @@ class VenvTree:
         """Every folder but those of bytecode -> its mode."""
         self.bytecode: dict[str, list[str]] = {}
         """Source file -> the compiled files beside it."""
-        self._read("")
+        todo = [("", 0)]
+        while todo:
+            path, mode = todo.pop()
+            inner = list(self._read(f"{path}/" if path else ""))
+            todo += [one for one in inner if one is not None]
+            if path and not inner:
+                self.entries[path] = Entry(mode, 0, 0, 0, 0, "")
 
-    def _read(self, folder: str) -> bool:
-        """Read a folder; tell whether anything is in it."""
-        some = False
+    def _read(self, folder: str) -> Iterator[tuple[str, int] | None]:
+        """Read a folder; yield the path and mode of each folder in it, None for each other entry."""
         with os.scandir(f"{self.root}/{folder}") as found:
             for entry in found:
                 path = f"{folder}{entry.name}"
@@ -79,11 +84,9 @@ class VenvTree:
                     if entry.name == "__pycache__":
                         self._note_bytecode(folder, entry.path)
                     elif folder or (entry.name != STORE and not is_cache(entry.name)):
-                        some = True
                         mode = entry.stat(follow_symlinks=False).st_mode
                         self.folders[path] = stat.S_IMODE(mode)
-                        if not self._read(f"{path}/"):
-                            self.entries[path] = Entry(mode, 0, 0, 0, 0, "")
+                        yield path, mode
                     continue
                 status = entry.stat(follow_symlinks=False)
                 if not (stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode)):
@@ -92,8 +95,7 @@ class VenvTree:
                 self.entries[path] = Entry(
                     status.st_mode, status.st_size, status.st_mtime_ns, status.st_dev, status.st_ino, leads_to
                 )
-                some = True
-        return some
+                yield None
 
     def _note_bytecode(self, folder: str, path: str) -> None:
         for name in os.listdir(path):

@@ -117,14 +117,14 @@ def _is_free(target: Path, copy: Path) -> bool:
 
 def _made(folder: Path, copy: Path) -> bool:
     """Make a folder inside of a copy; tell whether it is one, reached through folders alone."""
-    if folder == copy:
-        return True
-    if not _made(folder.parent, copy):
-        return False
-    try:
-        folder.mkdir()
-    except FileExistsError:
-        return stat.S_ISDIR(folder.lstat().st_mode)
+    at = copy
+    for name in folder.relative_to(copy).parts:
+        at /= name
+        try:
+            at.mkdir()
+        except FileExistsError:
+            if not stat.S_ISDIR(at.lstat().st_mode):
+                return False
     return True
 
 

@@ -3,7 +3,6 @@
 import fcntl
 import os
 import re
-import shutil
 import stat
 import tempfile
 import time
@@ -13,6 +12,7 @@ from functools import cache
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.facts.folders import remove_folder
 
 _PREFIX = "envdoctor-run-"
 _OURS = re.compile(re.escape(_PREFIX) + r"\w{8}")
@@ -58,8 +58,8 @@ def _remove_if_left(path: Path) -> None:
         mine = status.st_uid == os.getuid() and not stat.S_IMODE(status.st_mode) & 0o077
         if mine and status.st_mtime < time.time() - _MOMENT:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(path, ignore_errors=True)
+            remove_folder(path)
     except OSError:
-        pass  # a living run holds it
+        pass  # a living run holds it, or it cannot be removed
     finally:
         os.close(descriptor)

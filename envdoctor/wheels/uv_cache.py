@@ -65,12 +65,14 @@ def _special_of(folder: str, version: str, *, copies: bool) -> Iterator[str]:
 
 def _special(entry: "os.DirEntry[str]", inside: Callable[[str], bool]) -> Iterator[str]:
     """Yield what is neither a file nor a folder; `inside` tells by name which folders in this one are looked into."""
-    if entry.is_dir():
-        for inner in _entries(entry.path):
-            if inside(inner.name) or not inner.is_dir():
-                yield from _special(inner, lambda _: True)
-    elif not entry.is_file():
-        yield entry.path
+    todo = [entry]
+    while todo:
+        one = todo.pop()
+        if one.is_dir():
+            found = _entries(one.path)
+            todo += [inner for inner in found if one is not entry or inside(inner.name) or not inner.is_dir()]
+        elif not one.is_file():
+            yield one.path
 
 
 def _entries(folder: str) -> Iterable["os.DirEntry[str]"]:

@@ -13,6 +13,8 @@ import jsonschema
 import pytest
 
 import envdoctor.report
+from envdoctor.explore.scratch import scratch_copy
+from envdoctor.swap.store import BackupStore
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_venv import Venv, install, make_venv, offline_settings, tree_state
 from tests.factories.make_wheel import make_wheel
@@ -283,7 +285,8 @@ def test_constraints_of_uv_are_honoured(venv: Venv, tmp_path: Path) -> None:
     assert outcome.code == 3
 
 
-def test_an_interrupt_leaves_nothing_behind(venv: Venv) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_nothing_behind(venv: Venv, number: signal.Signals) -> None:
     before = tree_state(venv.prefix)
     command = [*COMMAND, "impact", "install", "kept==2.0", "--venv", str(venv.prefix)]
     with subprocess.Popen(
@@ -296,14 +299,45 @@ def test_an_interrupt_leaves_nothing_behind(venv: Venv) -> None:
     ) as process:
         assert process.stderr is not None
         process.stderr.readline()
-        deadline = time.monotonic() + 120
-        while not list(venv.prefix.parent.glob(".envdoctor/*/builds/scratch-*")) and time.monotonic() < deadline:
+        while not list(venv.prefix.parent.glob(".envdoctor/*/scratch/*/copy")) and process.poll() is None:
             time.sleep(0.01)
-        process.send_signal(signal.SIGINT)
+        process.send_signal(number)
         process.wait(120)
     assert process.returncode == 130
     assert not (venv.prefix.parent / ".envdoctor").exists()
     assert tree_state(venv.prefix) == before
+
+
+def test_a_copy_in_use_is_left_alone_and_one_of_a_killed_command_is_not(venv: Venv) -> None:
+    store = BackupStore.of(venv.prefix)
+    store.root.mkdir(parents=True)
+    prune = ("prune", "--keep", "9", "--yes", "--venv", venv.prefix)
+    said = "a copy that an earlier command left unfinished was removed"
+    with scratch_copy(venv.prefix) as one, scratch_copy(venv.prefix) as other:
+        done = run_envdoctor(*prune, folder=venv.prefix.parent, extra=offline_settings(venv))
+        assert (done.code, said in done.err) == (0, False), done.err
+        assert Path(one.copy, "pyvenv.cfg").is_file()
+        assert Path(other.copy, "pyvenv.cfg").is_file()
+        shutil.copytree(store.scratches, store.root / "left", symlinks=True)
+    (store.root / "left").rename(store.scratches)
+    done = run_envdoctor(*prune, folder=venv.prefix.parent, extra=offline_settings(venv))
+    assert (done.code, said in done.err) == (0, True), done.err
+    assert list(store.scratches.iterdir()) == []
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root makes a folder of another user")
+def test_a_store_of_another_user_is_not_worked_in(venv: Venv) -> None:
+    store = venv.prefix.parent / ".envdoctor"
+    store.mkdir(mode=0o777)
+    os.chown(store, 65534, 65534)
+    done = _impact(venv, "two==1.0", "--no-deps")
+    assert (done.code, done.out) == (4, "")
+    assert done.err.splitlines()[-3:] == [
+        "error: [TMP]/.envdoctor belongs to another user, so nothing in it is touched",
+        "",
+        "hint: look at what it is and move it away; envdoctor makes [TMP]/.envdoctor/venv itself",
+    ]
+    assert list(store.iterdir()) == []
 
 
 def test_why_and_impact_tell_one_size(venv: Venv) -> None:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from envdoctor.facts.folders import remove_folder
+from tests.factories.deep import deep
 from tests.factories.make_profile import make_profile
 from tests.factories.make_venv import Venv, install, make_venv, offline_settings, rewrite, tree_state
 from tests.factories.make_wheel import make_wheel
@@ -44,6 +46,24 @@ def _document(venv: Venv, *words: str | Path, **more: str) -> tuple[int, dict[st
     outcome = _try(venv, "--json", *words, **more)
     assert outcome.out, outcome.err
     return outcome.code, json.loads(outcome.out)
+
+
+@pytest.mark.parametrize("name", ["d", "a-name-that-makes-the-path-longer-than-linux-takes"])
+def test_folders_however_deep_are_copied_and_thrown_away(venv: Venv, name: str) -> None:
+    deep(venv.prefix / "share", 1100)
+    code = f"import os\nos.chdir(os.environ['VIRTUAL_ENV'])\nfor _ in range(99): os.mkdir('{name}'); os.chdir('{name}')"
+    done = _try(venv, "--discard", "--", "python", "-c", code)
+    if name == "d":
+        assert done.code == 0, done.err
+    else:
+        assert (done.code, done.err.splitlines()[-1]) == (
+            4,
+            "hint: a folder in it is nested deeper than a path may be long: look at what makes it",
+        )
+    store = venv.prefix.parent / ".envdoctor/venv"
+    assert list((store / "builds").iterdir()) == []
+    assert not (store / "journal.json").exists()
+    remove_folder(venv.prefix)  # pytest's own removal knows depth
 
 
 def test_what_is_kept_is_the_venv_with_the_change_and_the_way_back(venv: Venv) -> None:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+from envdoctor.facts.folders import walk
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distribution
@@ -92,7 +93,7 @@ def _under(root: str, prefix: str, others: Callable[[str], bool]) -> Iterator[tu
 
 def _below(root: str, others: Callable[[str], bool]) -> Iterator[tuple[str, bool]]:
     left = _MAXIMUM_ENTRIES
-    for folder, inner, names in os.walk(root):
+    for folder, inner, names in walk(root):
         left -= len(inner) + len(names)
         if left < 0:
             return

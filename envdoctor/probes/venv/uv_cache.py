@@ -9,6 +9,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from envdoctor.facts.folders import walk
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import field, mutable
@@ -111,7 +112,7 @@ class UvCache:
         # What a wheel keeps under NAME.data/purelib, data, ... is laid out elsewhere in the venv.
         seen = 0
         for data in (name for name in _names(archive) if name.endswith(".data")):
-            for at, _, files in os.walk(f"{archive}/{data}"):
+            for at, _, files in walk(f"{archive}/{data}"):
                 yield from (f"{at}/{name}" for name in files if name == os.path.basename(relative))  # noqa: PTH119
                 seen += len(files)
                 if seen > _MAXIMUM_FILES:
@@ -158,7 +159,7 @@ def _unpacked(path: str, archive: str) -> bool:
     try:
         written = _written(path)
         in_place = os.stat(archive).st_ctime_ns  # noqa: PTH116 - as above
-        filled = max(os.stat(at).st_mtime_ns for at, _, _ in os.walk(archive))  # noqa: PTH116 - as above
+        filled = max(os.stat(at).st_mtime_ns for at, _, _ in walk(archive))  # noqa: PTH116 - as above
     except (OSError, ValueError):
         return False
     return written <= min(in_place, filled + _LAST_FILE_NANOSECONDS)

@@ -50,3 +50,4 @@ def test_a_walk_is_that_of_python_and_knows_no_depth(tmp_path: Path) -> None:
     ]
     assert told[0] == told[1]
     assert sum(1 for _ in walk(deep(tmp_path / "deep", LEVELS))) == LEVELS + 1
+    remove_folder(tmp_path / "deep")  # pytest's own removal knows depth
