@@ -69,7 +69,8 @@ def test_a_result_that_cannot_be_written_is_an_error(
     assert cache.is_dir()
     make, told = STATES[state]
     monkeypatch.setattr("trainer.measure.measure", lambda *_: Measured(
-        tokens=64, target_seconds=1.0, drafter_seconds=2.0, target_gb=1.0, both_gb=2.0, device_gb=3.0,
+        tokens=64, target_seconds=1.0, drafter_seconds=2.0, target_gb=1.0, apart_gb=1.0, both_gb=2.0,
+        device_gb=3.0,
     ))  # fmt: skip
     monkeypatch.setattr(warmup, "_warm", lambda *_: {"schema_version": 1})
     name, *flags = command.split()
