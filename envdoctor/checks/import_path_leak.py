@@ -1,9 +1,9 @@
 """A folder of other packages on sys.path.
 
 What it finds:
-    Distributions that come from PYTHONPATH or, in a venv that lets them in, from the user site; those of a folder that
-    a .pth file adds, as another venv's site-packages; PYTHONHOME. What was built for another Python and would be
-    imported from there is an error.
+    Distributions that come from PYTHONPATH or, in a venv that lets them in, from the user site; PYTHONHOME. What was
+    built for another Python and would be imported from there is an error, also where a .pth file adds the folder; one
+    for this Python is there on purpose (pipx shares pip so).
 
 Why it matters:
     What they bring is imported wherever the venv lacks it, so the run depends on who starts it. What shadows
@@ -24,7 +24,7 @@ from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import leave_out_command
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
-from envdoctor.probes.loading.extension_modules import ExtensionModules
+from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
@@ -43,8 +43,12 @@ def run(case: CheckContext) -> Iterator[Finding]:
     for item in case.facts[Distributions].items:
         if _is_leaked(item) and item.site not in told and not item.shadowed:
             by_folder.setdefault((item.origin, item.site), []).append(item)
+    extensions = case.facts.get(ExtensionModules)
     for (origin, site), items in by_folder.items():
-        yield _leak(case, origin, site, items)
+        names = {item.name for item in items}
+        foreign = [one for one in (extensions.foreign if extensions else ()) if one.owner in names and not one.beside]
+        if foreign or not origin.endswith(".pth"):
+            yield _leak(case, origin, site, items, foreign)
     yield from _python_home(case)
 
 
@@ -56,12 +60,12 @@ def _is_leaked(item: Distribution) -> bool:
     return added and item.folder.endswith(".dist-info") and not item.editable
 
 
-def _leak(case: CheckContext, origin: str, site: str, items: list[Distribution]) -> Finding:
-    python, names = case.facts[Interpreter], {item.name for item in items}
-    extensions = case.facts.get(ExtensionModules)
-    foreign = [one for one in (extensions.foreign if extensions else ()) if one.owner in names and not one.beside]
+def _leak(
+    case: CheckContext, origin: str, site: str, items: list[Distribution], foreign: list[ForeignExtension]
+) -> Finding:
+    python = case.facts[Interpreter]
     # The user site of a venv with system packages is let in by that choice, though rarely meant.
-    chosen = origin.endswith(".pth") or (origin == "user site" and case.profile is None)
+    chosen = origin == "user site" and case.profile is None
     severity: Severity = "error" if foreign else "note" if chosen else "warning"
     listed = ", ".join(item.name for item in items[:_SHOWN]) + (" ..." if len(items) > _SHOWN else "")
     return Finding(

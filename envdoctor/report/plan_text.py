@@ -76,7 +76,7 @@ def remembered_lines(verified: "Verified") -> list[str]:
 
 def kept_lines(target: Path, kept: Path, users: Sequence[VenvUser], style: Style) -> list[str]:
     """Return where the old venv is, who still runs from it, and the way back."""
-    lines = [f"the old venv is kept at {kept}" + ("" if users else "; no running process uses it")]
+    lines = [f"the old venv is kept at {kept}" + ("" if users else "; no process that this user can see uses it")]
     lines += [f"in use by {user}" for user in users[:_NAMED]]
     lines += [f"and {len(users) - _NAMED} more"] if len(users) > _NAMED else []
     lines += [MEANWHILE] if users else []

@@ -405,3 +405,8 @@ def test_finds_ed603_another_venv_that_a_pth_file_adds(tmp_path: Path) -> None:
     mend(finding, wheels=wheels, cache=tmp_path / ".uv-cache")
     assert (venv.site_packages / "more.pth").read_text() == ""
     assert verdict_of(venv.prefix).findings == ()
+    # As pipx shares pip: what this Python can import is there on purpose.
+    make_wheel(wheels, "shared", "1", files={"shared.py": ""})
+    shared = make_venv(tmp_path / "shared", wheels / "shared-1-py3-none-any.whl")
+    (venv.site_packages / "pipx_shared.pth").write_text(f"{shared.site_packages}\n")
+    assert verdict_of(venv.prefix).findings == ()

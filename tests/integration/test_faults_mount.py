@@ -96,7 +96,8 @@ def test_restore_rollback_and_prune_work(scene: Scene, tmp_path: Path) -> None:
         answer = stack.run(*RESTORE)
         assert (answer.code, answer.out.splitlines()[1]) == (
             0,
-            "the old venv is kept at FOLDER/venv/.envdoctor/venv/generations/0002; no running process uses it",
+            "the old venv is kept at FOLDER/venv/.envdoctor/venv/generations/0002; "
+            "no process that this user can see uses it",
         )
         new = made.venv()
         assert made.kept() == [scene.kept, scene.old]

@@ -65,7 +65,7 @@ def test_a_rollback_and_another_are_where_one_began(stack: Stack) -> None:
     assert answer.code == 0, answer.err
     assert answer.out == (
         "backup 1 is back at FOLDER/venv\n"
-        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0002; no running process uses it\n"
+        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0002; no process that this user can see uses it\n"
         "to go back: envdoctor rollback --venv FOLDER/venv\n"
     )
     assert _plain(answer.err) == (

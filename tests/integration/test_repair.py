@@ -134,7 +134,7 @@ def test_what_it_says(stack: Stack) -> None:
     files = done.out.split("installed again; ")[1].split(" verified")[0]
     assert done.out == (
         f"repaired FOLDER/venv: 1 package removed, 1 installed again; {files} verified by sha256\n"
-        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0001; no running process uses it\n"
+        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0001; no process that this user can see uses it\n"
         "to go back: envdoctor rollback --venv FOLDER/venv\n"
     )
 

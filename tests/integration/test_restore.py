@@ -154,7 +154,7 @@ def test_a_contaminated_venv_is_replaced_and_kept(tmp_path: Path) -> None:
     kept = stack.store / "generations" / "0001"
     assert answer.out == (
         "restored FOLDER/venv: 4 packages, 31 files (2 kB) verified by sha256\n"
-        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0001; no running process uses it\n"
+        "the old venv is kept at FOLDER/.envdoctor/venv/generations/0001; no process that this user can see uses it\n"
         "to go back: envdoctor rollback --venv FOLDER/venv\n"
     )
     assert tree_state(kept) == before

@@ -30,7 +30,6 @@ CLEAN = {
     "torch-newest": ("torch", "torchvision"),
     "jax-cuda13-beside-torch-newest": ("jax[cuda13]", "torch"),
     "jax-beside-torch": ("jax[cuda12]", "torch==2.10.0"),
-    "tensorflow-onnxruntime": ("tensorflow-cpu", "onnxruntime-gpu"),
 }
 # What a finding says of vLLM's stack, and code that fails exactly when it is an error. The two owners of cuda/bindings
 # are installed in one command, so that chance decides whose bytes are there.
@@ -81,6 +80,11 @@ TOLD: dict[str, tuple[tuple[str, ...], dict[str, str]]] = {
         {"ED306": "import torch, cupyx.scipy.signal", "ED307": "import torch, cupy_backends.cuda.libs.curand"},
     ),
     "onnxruntime-gpu-beside-torch-newest": (("onnxruntime-gpu", "torch"), {"ED307": _OPENED}),
+    # onnxruntime-gpu 1.31.1 is built for CUDA 13, and requires none of its libraries.
+    "tensorflow-onnxruntime": (
+        ("tensorflow-cpu", "onnxruntime-gpu"),
+        {"ED307": _OPENED.replace("ctypes, torch, onnxruntime", "ctypes, onnxruntime")},
+    ),
     "torchcodec-newest": (("torchcodec", "torch"), {"ED307": _DECODED}),
     "xformers-newest": (
         ("xformers", "torch"),
