@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from trainer.config_bounds import require
+from trainer.config_bounds import require, require_used
 from trainer.errors import ConfigError, not_utf8, too_much
 from trainer.sections import (
     CacheConfig,
@@ -60,7 +60,10 @@ class TrainConfig:
             "its weights come from the earlier run, and drafter.weights names others",
             "give one of the two",
         )
-
+        require_used(
+            "drafter", self.drafter, "gamma", unless=self.loss.positions != "decay",
+            why=f"loss.positions={self.loss.positions} has no fixed decay", cure="loss.positions=decay",
+        )  # fmt: skip
         size, drafters = self.target.tensor_parallel, self.topology.drafters
         require(
             size == 1 or self.runtime == "data-parallel",

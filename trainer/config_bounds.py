@@ -100,3 +100,13 @@ def require_ranges(section: str, values: object) -> None:
             holds, problem, cure = RANGES[key]
             if not holds(value):
                 raise ConfigError(f"{key}: {problem.format(list(value) if isinstance(value, tuple) else value)}", cure)
+
+
+def require_used(section: str, values: object, name: str, *, unless: bool, why: str, cure: str) -> None:
+    """Raise ConfigError for a key that was given and does nothing: it is not at its default, and `unless` holds."""
+    value = getattr(values, name)
+    default = next(field.default for field in dataclasses.fields(values) if field.name == name)  # type: ignore[arg-type]
+    require(
+        value == default or not unless, f"{section}.{name}", f"{value} does nothing: {why}",
+        f"omit {section}.{name}, or set {cure}",
+    )  # fmt: skip

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from trainer import metrics
 from trainer.baseline import Judgement
-from trainer.evaluate import Evaluation, vague
+from trainer.evaluate import FEWEST, Evaluation, vague
 from trainer.runtime.loop import Outcome
 
 
@@ -121,8 +121,15 @@ def _facts(outcome: Outcome, evaluation: Evaluation | None, sampled: Evaluation 
 def _length(evaluation: Evaluation) -> str:
     low, high = evaluation.interval
     if evaluation.vague:
-        return f"between {low:.2f} and {high:.2f} (95 %; {evaluation.prompts} prompts tell no more)"
+        return _between(evaluation.acceptance_length, low, high, evaluation.prompts)
     return f"{evaluation.acceptance_length:.2f} ({low:.2f} to {high:.2f}, 95 %)"
+
+
+def _between(length: float, low: float, high: float, prompts: int) -> str:
+    few = f"{prompts} prompt{'' if prompts == 1 else 's'}"
+    if prompts < FEWEST or high <= low:
+        return f"about {length:.2f} ({few}: too few or too alike for an interval)"
+    return f"between {low:.2f} and {high:.2f} (95 %; {few} tell no more)"
 
 
 def judged_line(values: Mapping[str, Any]) -> str:
@@ -133,8 +140,8 @@ def judged_line(values: Mapping[str, Any]) -> str:
 
 def _told(values: Mapping[str, Any]) -> str:
     low, high = values["interval"]
-    if vague(values["acceptance_length"], values["interval"]):
-        return f"between {low:.2f} and {high:.2f}"
+    if vague(values["acceptance_length"], values["interval"], values["prompts"]):
+        return _between(values["acceptance_length"], low, high, values["prompts"])
     return f"{values['acceptance_length']:.2f} ({low:.2f} to {high:.2f}, {values['speedup']:.2f} x)"
 
 

@@ -28,6 +28,8 @@ from trainer.target import Target
 
 TIMED = 2
 """Prompts that are decoded one at a time, for the wall-clock: what a pass takes hardly depends on the text."""
+FEWEST = 8
+"""Prompts below which an interval is not believed."""
 RESAMPLES = 1000
 """Bootstrap resamples behind an interval."""
 
@@ -75,8 +77,8 @@ class Evaluation:
 
     @property
     def vague(self) -> bool:
-        """Whether the prompts are too few to tell what the drafter adds: the interval is wider than that."""
-        return vague(self.acceptance_length, self.interval)
+        """Whether the prompts are too few to tell what the drafter adds (see the function of this name)."""
+        return vague(self.acceptance_length, self.interval, self.prompts)
 
     @property
     def speedup(self) -> float:
@@ -315,9 +317,14 @@ def _typical(seconds: Iterable[float]) -> float:
     return median([each for each in seconds if each] or [0.0])
 
 
-def vague(length: float, bounds: Sequence[float]) -> bool:
-    """Return whether an acceptance length says little: its interval is wider than what it has beyond a token a pass."""
-    return bounds[1] - bounds[0] > length - 1.0
+def vague(length: float, bounds: Sequence[float], prompts: int) -> bool:
+    """Return whether an acceptance length says little.
+
+    Its interval is wider than what it has beyond a token a pass, or says nothing itself: resamples of a few prompts
+    are hardly unlike each other, and those of one prompt, or of prompts alike, are all the same.
+    """
+    width = bounds[1] - bounds[0]
+    return prompts < FEWEST or width <= 0.0 or width > length - 1.0
 
 
 def interval(by_prompt: Sequence[tuple[int, int]]) -> tuple[float, float]:

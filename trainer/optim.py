@@ -4,14 +4,16 @@ All matrices live in one flat buffer and all vectors in another: gradients are r
 applied as whole buffers, and the model's bf16 parameters are views into a bf16 copy of the masters.
 """
 
+import functools
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
 from torch import nn
 
 from trainer.sections import OptimConfig
+from trainer.writing import say
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,11 +166,7 @@ class Optimizer:
         self.taken = 0
         self._moments = [_Moments.of(group.master) for group in parameters.groups]
         self._decays = (config.weight_decay, 0.0)
-        self._apply = _apply
-        if parameters.groups[0].master.device.type == "cuda":
-            from trainer.optim_kernel import apply  # noqa: PLC0415 - triton comes with torch for GPUs alone
-
-            self._apply = apply
+        self._apply = update_on(parameters.groups[0].master.device.type)
 
     def step(self, index: int, weight: float) -> torch.Tensor:
         """Apply the gradient sums divided by `weight`, clipped; return the norm before clipping, on the device."""
@@ -210,6 +208,19 @@ class Optimizer:
             "exp_avg": [moments.mean for moments in self._moments],
             "exp_avg_sq": [moments.square for moments in self._moments],
         }
+
+
+@functools.cache
+def update_on(kind: str) -> Callable[..., None]:
+    """Return what makes an update on a kind of device: on CUDA the kernel, or where triton is missing `_apply`."""
+    if kind == "cuda":
+        try:
+            from trainer.optim_kernel import apply  # noqa: PLC0415 - triton comes with torch for GPUs alone
+        except ImportError as error:
+            say(f"note: no triton ({error}): the optimizer takes torch's operations one by one, and more time")
+        else:
+            return apply
+    return _apply
 
 
 def _apply(

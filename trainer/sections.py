@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from trainer.config_bounds import require, require_ranges
+from trainer.config_bounds import require, require_ranges, require_used
 
 Device = Literal["auto", "cpu", "cuda"]
 RuntimeName = Literal["auto", "inline", "threads", "processes", "data-parallel"]
@@ -43,6 +43,10 @@ class TargetConfig:
             f"a layer is listed twice in {list(self.layer_ids)}",
             "list each layer once",
         )
+        require_used(
+            "target", self, "features", unless=bool(self.layer_ids),
+            why=f"target.layer_ids={list(self.layer_ids)} names the layers", cure="target.layer_ids=[]",
+        )  # fmt: skip
         require(
             not (self.fp8 and self.tensor_parallel > 1),
             "target.fp8",
@@ -98,6 +102,10 @@ class DrafterConfig:
             f"{list(self.sliding_layers)} of a drafter with {self.layers} layers",
             f"list layers from 0 to {self.layers - 1} once each, ascending",
         )
+        require_used(
+            "drafter", self, "sliding_window", unless=not self.sliding_layers,
+            why="drafter.sliding_layers names no layer", cure="drafter.sliding_layers to those that slide",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,6 +170,10 @@ class LossConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         require_ranges("loss", self)
+        require_used(
+            "loss", self, "alpha", unless=self.positions != "dpace",
+            why=f"loss.positions={self.positions} has no smoothing", cure="loss.positions=dpace",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +194,10 @@ class CacheConfig:
             f"cache.path is {self.path}, and the folder may hold nothing",
             "set cache.size_gb to the GB the folder may hold",
         )
+        require_used(
+            "cache", self, "size_gb", unless=not self.path, why="cache.path is empty, so nothing is cached",
+            cure="cache.path to the folder",
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,7 +238,8 @@ class RunConfig:
     """torch.compile's backend."""
     log_every: int = 10
     save_every: int = 500
-    """Steps between checkpoints, besides the last step's; 0 for none but that of a run that is stopped."""
+    """Steps between checkpoints, besides the last step's; 0 for none but that of a run that is stopped, and with
+    target.tensor_parallel those before evaluations."""
     keep: int = 2
     """Checkpoints kept besides the last."""
     evaluate: int = 64
@@ -252,6 +269,11 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         require_ranges("run", self)
+        for name in ("evaluate_tokens", "evaluate_positions"):
+            require_used(
+                "run", self, name, unless=not self.evaluate, why="run.evaluate is 0, so nothing is evaluated",
+                cure="run.evaluate to the number of prompts",
+            )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

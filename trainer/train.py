@@ -2,7 +2,9 @@
 
 import dataclasses
 import os
+import socket
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -28,7 +30,7 @@ from trainer.runtime.meetings import connect, end_alike
 from trainer.runtime.session import Session
 from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_TRAINING, StopRequest
 from trainer.tracking import Tracker, require_packages
-from trainer.writing import say, write_result
+from trainer.writing import locked, say, write_result, writing
 
 RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {
     "inline": inline.run,
@@ -67,6 +69,23 @@ def _rank(config: TrainConfig) -> int:
 
 
 def _train(arguments: Arguments, stop: StopRequest) -> int:
+    """Train, where this is the process that writes as the only one that does so in this folder."""
+    if _rank(arguments.config):
+        return _trained(arguments, stop)
+    lock = arguments.output / ".lock"
+    holder = ""
+    with suppress(OSError):
+        holder = lock.read_text(encoding="utf-8", errors="replace")
+    taken = f"--output {arguments.output}: another run writes there{f' ({holder})' if holder else ''}"
+    with locked(lock, taken, "wait until it has ended, or give another folder") as held:
+        with writing(lock, "give a folder that can be written"):
+            held.truncate(0)
+            held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
+            held.flush()
+        return _trained(arguments, stop)
+
+
+def _trained(arguments: Arguments, stop: StopRequest) -> int:
     config, output = arguments.config, arguments.output
     require_packages(config)
     rank = _rank(config)

@@ -1,15 +1,16 @@
 """Writing files of a run: a full disk is one clear error, and half a file never stands for a whole one."""
 
+import fcntl
 import os
 import stat
 import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NoReturn, TextIO
+from typing import BinaryIO, NoReturn, TextIO
 
-from trainer.errors import OutputError, TrainerError
+from trainer.errors import ConfigError, OutputError, TrainerError
 
 _ELSEWHERE = "make room, or send stdout to another file"
 RESUME = "make room or give the folder back, then go on with --resume"
@@ -115,6 +116,25 @@ def write_whole(file: Path, text: str, hint: str = RESUME, *, shared: bool = Fal
     """Write a text file as `whole` does; raises OutputError."""
     with whole(file, hint, shared=shared) as partial:
         partial.write_text(text, encoding="utf-8", errors="replace")
+
+
+@contextmanager
+def locked(file: Path, taken: str, cure: str) -> Iterator[BinaryIO]:
+    """Give `file`, opened for appending, with a lock that ends with the body, or with the process however it ends.
+
+    Raises ConfigError(taken, cure) where another process has the lock, OutputError where the file cannot be opened.
+    """
+    with ExitStack() as stack:
+        with writing(file, cure):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            held = stack.enter_context(file.open("a+b"))
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise ConfigError(taken, cure) from error
+        except OSError as error:
+            say(f"note: {file}: cannot be locked ({error.strerror}): that no other process writes there is not checked")
+        yield held
 
 
 def folder_bytes(place: Path) -> int:

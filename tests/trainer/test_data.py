@@ -756,8 +756,9 @@ def _batches_by_bucket(plan: Plan) -> list[list[int]]:
 def asked_by(parts: Parts) -> dict[int, list[str]]:
     """Return for each question of the held-out rows where they come from."""
     found: dict[int, list[str]] = {}
+    talks = list(parts.rows.talks)
     for at in parts.held_out:
-        found.setdefault(parts.rows.talks[at][0], []).append(parts.rows[at].origin)
+        found.setdefault(talks[at][0], []).append(parts.rows[at].origin)
     return found
 
 
@@ -797,7 +798,10 @@ def test_every_source_gives_up_rows_in_proportion_and_none_whole(
     # Three and one of 93 rows; the one has two others of its conversation beside it.
     assert held == ["code.jsonl"] * 3 + ["chat.jsonl"] * 3
     assert len(asked_by(found)) == 4
-    assert not 0 < found.held_out[0] == found.held_out[2] - 2 == 57  # drawn, not the tail
+    # Drawn from the 60 rows of code, neither its head nor its tail.
+    assert found.held_out[:3] not in {(0, 1, 2), (57, 58, 59)}
+    # The three files are numbered as one: no conversation shares its number with another file's.
+    assert [talk for _, talk in found.rows.talks] == [*range(60), *(60 + at // 3 for at in range(30)), 70, 70, 70]
     assert sorted(at for batch in epoch(found) for at in batch) == sorted({*range(93)} - {*found.held_out})
     assert found.evaluated_on == "6 of 93 rows, held out of training"
     # The same rows for every seed: runs and stages are compared on the same prompts.

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 
+from trainer import optim
 from trainer.optim import FlatParameters, Optimizer, learning_rate
 from trainer.sections import OptimConfig
 
@@ -151,3 +152,20 @@ def test_rate_climbs_then_follows_a_cosine() -> None:
     assert rates[55] == pytest.approx(0.55)
     assert rates[100] == pytest.approx(0.1)
     assert all(later < earlier for earlier, later in itertools.pairwise(rates[10:]))
+
+
+def test_cuda_without_triton_updates_by_torchs_operations_and_says_so_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "triton", None)
+    monkeypatch.delitem(sys.modules, "trainer.optim_kernel", raising=False)
+    optim.update_on.cache_clear()
+    try:
+        assert [optim.update_on("cuda"), optim.update_on("cuda")] == [optim._apply] * 2
+        assert optim.update_on("cpu") is optim._apply
+    finally:
+        optim.update_on.cache_clear()
+    assert capsys.readouterr().err == (
+        "note: no triton (import of triton halted; None in sys.modules): the optimizer takes torch's operations one by"
+        " one, and more time\n"
+    )

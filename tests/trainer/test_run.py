@@ -21,8 +21,10 @@ from trainer.assemble import assemble
 from trainer.config import build
 from trainer.data.chat import Encoder
 from trainer.data.corpus import conversation, conversations
+from trainer.device import Memory
 from trainer.evaluate import SpeculativeDecoder
 from trainer.finalize import Finalizer
+from trainer.metrics import Flatness
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.presets import preset
 from trainer.target import Target
@@ -493,3 +495,59 @@ def test_a_run_over_files_with_a_local_target(cache: Path, target_folder: Path, 
     assert main([*arguments, "--target", str(target_folder), "--data", str(data)]) == 0
     (found,) = lines(output, "evaluation")
     assert (found["prompts"], found["identical"]) == (2, 2)
+
+
+HOLDING = """
+import sys
+from pathlib import Path
+from trainer.writing import locked
+with locked(Path(sys.argv[1]), "", "") as held:
+    held.write(b"process 7 on there")
+    held.flush()
+    print("held", flush=True)
+    input()
+"""
+
+
+def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_lives(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    output = tmp_path / "run"
+    first = subprocess.Popen(
+        [sys.executable, "-c", HOLDING, str(output / ".lock")], cwd=ROOT, text=True, stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    with first:
+        assert first.stdout is not None
+        assert first.stdout.readline() == "held\n"
+        for flags in ([], ["--resume"]):
+            assert main([*SHORT, "--output", str(output), *flags]) == 2
+            assert capsys.readouterr().err.splitlines()[-2:] == [
+                f"error: --output {output}: another run writes there (process 7 on there)",
+                "hint: wait until it has ended, or give another folder",
+            ]
+        assert [path.name for path in output.iterdir()] == [".lock"]
+        first.kill()
+    # The lock went with the process: what is said now is about the checkpoints.
+    assert main([*SHORT, "--output", str(output), "--resume"]) == 2
+    assert "another run" not in capsys.readouterr().err
+
+
+def test_growth_is_over_an_earlier_line_of_the_same_shapes() -> None:
+    def growth(*lines: tuple[int, list[tuple[int, ...]]]) -> float:
+        flat = Flatness()
+        for peak, shapes in lines:
+            flat.add(Memory(now=0, peak=peak), shapes)
+        return flat.growth
+
+    short, long = [(4, 64)], [(1, 256)]
+    # The first line is the warm-up's; one line has nothing to be compared with.
+    assert growth((900, short), (100, short)) == 0.0
+    assert growth((100, short), (100, short), (125, short)) == 0.25
+    # From the lowest line before, not from the one before or the first.
+    assert growth((1, short), (120, short), (100, short), (110, short), (105, short)) == pytest.approx(0.1)
+    assert growth((1, short), (200, short), (100, short)) == 0.0
+    # Other buckets take other memory, and a set of shapes has no order.
+    assert growth((1, short), (100, short), (300, long)) == 0.0
+    assert growth((1, short), (100, [*short, *long]), (150, [*long, *short])) == 0.5

@@ -24,8 +24,9 @@ from transformers import (
 from trainer import decoding
 from trainer.config import TrainConfig
 from trainer.decoding import Passes, choose, gumbel
+from trainer.display import judged_line
 from trainer.errors import ConfigError, DeviceMemoryError
-from trainer.evaluate import SpeculativeDecoder, evaluate, interval, plain_texts, together
+from trainer.evaluate import SpeculativeDecoder, evaluate, interval, plain_texts, together, vague
 from trainer.finalize import Finalizer
 from trainer.model.drafter import Drafter, DrafterShape
 from trainer.target import Target, attention_kinds
@@ -277,3 +278,24 @@ def test_prompts_are_decoded_together_as_far_as_they_fit() -> None:
     lengths = [10, 30, 5, 70, 8]
     batches = list(together([[0] * length for length in lengths], 10, 60))
     assert batches == [[2, 4, 0], [1], [3]]
+
+
+@pytest.mark.parametrize(
+    ("by_prompt", "told"),
+    [
+        ([(29, 12)], "about 3.42 (1 prompt: too few or too alike for an interval)"),
+        ([(29, 12), (29, 12)], "about 3.42 (2 prompts: too few or too alike for an interval)"),
+        ([(29, 12)] * 7 + [(20, 12)], "3.32 (3.14 to 3.42, 1.50 x)"),
+        ([(29, 12)] * 6 + [(20, 12)], "about 3.31 (7 prompts: too few or too alike for an interval)"),
+        ([(29, 12)] * 9, "about 3.42 (9 prompts: too few or too alike for an interval)"),
+        ([(0, 12)] * 8 + [(12, 12)], "between 1.00 and 1.33 (95 %; 9 prompts tell no more)"),
+    ],
+)
+def test_what_few_or_equal_prompts_say_is_no_interval(by_prompt: list[tuple[int, int]], told: str) -> None:
+    length = sum(accepted for accepted, _ in by_prompt) / sum(cycles for _, cycles in by_prompt) + 1.0
+    values = {
+        "acceptance_length": length, "interval": interval(by_prompt), "prompts": len(by_prompt), "speedup": 1.5,
+    }  # fmt: skip
+    assert vague(length, interval(by_prompt), len(by_prompt)) == (" x)" not in told)
+    line = judged_line({"step": 30, **values, "sampled": values})
+    assert line == f"step     30  acceptance length {told}, at temperature 1 {told}"

@@ -39,13 +39,24 @@ class FileRows:
     table: Any
     """A pyarrow table: input_ids, loss_mask, origin, turn, length, question, talk."""
     lengths: Sequence[int]
-    talks: Sequence[tuple[int, int]]
-    """Of each row what its conversation asks first, and the number of the conversation."""
+    files: tuple[int, ...]
+    """Rows of each file: the numbers of its conversations begin at 0."""
     digest: str
     groups: tuple[int, ...]
     """Rows of each entry of data.path."""
     skipped: str
     """What was left out, in words, with examples; empty when nothing was."""
+
+    @property
+    def talks(self) -> Iterator[tuple[int, int]]:
+        """Of each row what its conversation asks first, and the number of the conversation; nothing of it is kept."""
+        row = start = 0
+        for size in self.files:
+            number = -1
+            for batch in self.table.slice(row, size).select(["question", "talk"]).to_batches():
+                for asks, number in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                    yield asks, start + number
+            row, start = row + size, start + number + 1
 
     def counts(self, vocabulary: int) -> Sequence[int]:
         """Return how often an assistant says each token below `vocabulary`."""
@@ -102,20 +113,11 @@ def read_rows(paths: Sequence[Path], encoder: Encoder, vocabulary: int, *, skip:
     return FileRows(
         table=table,
         lengths=table.column("length").to_pylist(),
-        talks=_talks(made),
+        files=tuple(len(each.table) for each in made),
         digest=digest,
         groups=tuple(groups),
         skipped=_told(made),
     )
-
-
-def _talks(made: Sequence[_Made]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for each in made:
-        start = found[-1][1] + 1 if found else 0
-        numbers = (start + number for number in each.table.column("talk").to_pylist())
-        found += zip(each.table.column("question").to_pylist(), numbers, strict=True)
-    return found
 
 
 def _told(made: Sequence[_Made]) -> str:

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -48,7 +48,7 @@ class Rows(Protocol):
         """Rows of each source, in order: what data.weights weighs."""
 
     @property
-    def talks(self) -> Sequence[tuple[int, int]]:
+    def talks(self) -> Iterable[tuple[int, int]]:
         """Of each row what its conversation asks first (see `question`), and the number of the conversation."""
 
     @property

@@ -165,7 +165,7 @@ class DrafterLoop:
             # Of those that hold a target together, one without room for an evaluation cannot tell the others, which
             # wait for it in the middle of a pass: the run ends there.
             risky = judged and self.config.target.tensor_parallel > 1
-            saves = interrupted or (bool(every) and (last or risky or done % every == 0))
+            saves = interrupted or risky or (bool(every) and (last or done % every == 0))
             # A log line looks for NaN: a checkpoint never replaces a good one with weights nobody has looked at.
             progress = None
             if last or saves or judged or done % self.config.run.log_every == 0:

@@ -74,9 +74,9 @@ class Session:
         return self.parts.load_target(device, group)
 
     def compiling(self) -> None:
-        """Say that every bucket's steps are compiled now."""
-        buckets = self.parts.config.data.buckets
-        self.say(f"compiling the steps of {len(buckets)} bucket{'s' if len(buckets) > 1 else ''} (run.warm)")
+        """Say that the steps of every bucket that has rows are compiled now."""
+        lengths = self.parts.plan.lengths
+        self.say(f"compiling the steps of {len(lengths)} bucket{'s' if len(lengths) > 1 else ''} (run.warm)")
 
     def restore(self, loop: DrafterLoop) -> None:
         """Give a drafter's loop the weights and moments it starts from, where they are not new."""
