@@ -70,7 +70,7 @@ def test_backups_are_listed_newest_first_with_what_they_are(scene: Scene) -> Non
         (1, "p1.0", "3.11.7", 1, "1.0", "then"),
     ]
     assert [Path(item.path).name for item in found] == ["0010", "0002", "0001"]
-    assert scene.store.next_generation().name == "0011"
+    assert scene.store.next_generation().name == "0012"
 
 
 def test_the_newest_is_chosen_unless_one_is_named(scene: Scene) -> None:
