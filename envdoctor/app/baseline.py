@@ -69,9 +69,10 @@ def _one(item: Any, path: Path, hint: str) -> tuple[tuple[str, str], tuple[Sever
     severity, about = item.get("severity"), item.get("about")
     if severity is about is None:
         return (item["code"], item["subject"]), None
-    if severity not in SEVERITY_ORDER or not isinstance(about, list) or not all(isinstance(one, str) for one in about):
+    graded = isinstance(severity, str) and severity in SEVERITY_ORDER
+    if not graded or not isinstance(about, list) or not all(isinstance(one, str) for one in about):
         raise UsageError(f"{path}: a finding needs a severity and a list of what it is about", hint)
-    return (item["code"], item["subject"]), (severity, frozenset(about))
+    return (item["code"], item["subject"]), (item["severity"], frozenset(about))
 
 
 def untold(known: Known) -> int:

@@ -71,6 +71,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             remediation=_remedy(case, damage, many=many),
             causes=(
                 *(token for path in broken for token in file_tokens(path)),
+                *_kinds(damage),
                 f"dist:{damage.owner}",
                 *((BREAKS_IMPORT,) if any(path.endswith(_READ_FIRST) for path in damage.missing) else ()),
             ),
@@ -111,6 +112,7 @@ def _from_bytecode(case: CheckContext, faults: list[FileFault]) -> Finding:
             + (pins[0][0] if len(pins) == 1 else "what they belong to"),
             [reinstall_command(case, pins)],
         ),
+        causes=tuple(f"bytecode:{fault.path}" for fault in faults),
     )
 
 
@@ -136,6 +138,7 @@ def _locked(case: CheckContext, damages: Sequence[Damage]) -> Finding:
             commands=(f"chmod a+x {' '.join(map(shlex.quote, full))}",),
             safe=True,
         ),
+        causes=tuple(f"locked:{path}" for path in paths),
     )
 
 
@@ -157,6 +160,7 @@ def _published(damage: Damage) -> Finding:
             f"cannot be verified; tell the project that publishes {damage.owner}",
             safe=True,
         ),
+        causes=tuple(f"published:{path}" for path in damage.published),
     )
 
 
@@ -170,6 +174,13 @@ def _remedy(case: CheckContext, damage: Damage, *, many: bool) -> Remediation:
     choose = repair_or if on_a_copy else restore_or
     text = f"force-reinstall {damage.owner}; a plain install changes nothing, as its metadata says it is there"
     return choose(case, text, [command])
+
+
+def _kinds(damage: Damage) -> Iterator[str]:
+    """Yield what is wrong with each file, as tokens: a baseline and a repair tell by them that it got worse."""
+    yield from (f"missing:{path}" for path in damage.missing)
+    not_files = frozenset(damage.not_files)
+    yield from (f"{'not-a-file' if path in not_files else 'changed'}:{path}" for path in damage.changed)
 
 
 def _what(damage: Damage) -> str:

@@ -34,6 +34,8 @@ _DIGITS = 20
 _MOST_ERRORS = 100
 _ROLLBACK = "to go back: envdoctor rollback"
 """How a line begins that names a command which is not on this node."""
+_before: list[frozenset[str]] = []
+"""The files that the errors of the check before a repair are about."""
 _PENDING = "+"
 """In a digest, before what tells the interrupted command that is put right before the plan."""
 
@@ -290,11 +292,14 @@ def _not_there(store: BackupStore, change: str) -> UsageError:
 def _check(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:
     from envdoctor.app import check as app
 
-    del task
     result = app.check(workspace, app.CheckOptions(), dialog)
     found = [finding for finding in result.data.verdict.findings if finding.severity == "error"]
     errors = [leaving(f"{finding.code} {finding.subject}") for finding in found[:_MOST_ERRORS]]
-    return _told(result) | {"errors": errors, "files": len({file for finding in found for file in finding.files})}
+    files = frozenset[str]().union(*(finding.files for finding in found))
+    new = files.difference(*_before)
+    if task.get("before"):
+        _before[:] = [files]
+    return _told(result) | {"errors": errors, "new_files": len(new)}
 
 
 def _cache(workspace: Workspace, task: Mapping[str, Any], dialog: _Nobody) -> dict[str, Any]:

@@ -13,6 +13,9 @@ SEVERITY_ORDER: dict[Severity, int] = {"error": 0, "warning": 1, "note": 2}
 BY_HAND = "; or, by hand: "
 """Between what a remedy's commands do and how one finding alone is fixed in the venv itself."""
 
+_KINDS = ("missing:", "changed:", "not-a-file:", "bytecode:", "locked:", "published:")
+"""How tokens begin that say what is wrong with a file. No other finding is linked by them: those have `file:`."""
+
 
 @frozen
 class Remediation:
@@ -52,11 +55,13 @@ class Finding:
     def extent(self) -> frozenset[str]:
         """The tokens that say how far it goes: one of the same code and subject with more of them is worse.
 
-        What is named by an absolute path has another one on the next machine, and is left out.
+        What is named by an absolute path has another one on the next machine, and is left out. A file of which it says
+        what is wrong counts with that: one that was changed and is missing now is worse.
         """
-        return frozenset(token for token in (*self.causes, *self.symptom_of) if ":/" not in token)
+        told = frozenset(token for token in (*self.causes, *self.symptom_of) if ":/" not in token)
+        return told - {f"file:{token.partition(':')[2]}" for token in told if token.startswith(_KINDS)}
 
     @property
     def files(self) -> frozenset[str]:
         """Those of them that are files."""
-        return frozenset(token for token in self.extent if token.startswith("file:"))
+        return frozenset(token for token in self.extent if token.startswith(("file:", *_KINDS)))

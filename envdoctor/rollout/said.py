@@ -29,8 +29,8 @@ class TaskSaid:
     notes: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     """Of a check: code and subject of each finding that is an error."""
-    files: int = 0
-    """Of a check: how many files these findings are about."""
+    new_files: int = 0
+    """Of a check: how many files these findings are about that the check before a repair did not find so."""
     died: bool = False
     """Whether it ended without an answer of its own: what it did until then is not known."""
     venv: str = ""
@@ -118,7 +118,7 @@ def _bounded(task: TaskSaid) -> TaskSaid:
         text=task.text,
         notes=tuple(note[:_LONGEST] for note in task.notes[:_NOTES]),
         errors=tuple(error[:_LONGEST] for error in task.errors),
-        files=task.files,
+        new_files=task.new_files,
         died=task.died,
         venv=task.venv[:_LONGEST],
         place=task.place[:_LONGEST],

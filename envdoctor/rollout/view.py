@@ -170,7 +170,7 @@ def _checked(kind: Kind, done: ChangedNode, last: TaskSaid, before: tuple[TaskSa
         return replace(done, step="errors left", problem=_found_in(last))
     # An error that is gone may leave only what could not be told.
     codes = (before[0].code, ExitCode.UNKNOWN) if before else ()
-    no_more = before and set(last.errors) <= set(before[0].errors) and last.files <= before[0].files
+    no_more = before and set(last.errors) <= set(before[0].errors) and not last.new_files
     if not last.died and last.code in codes and no_more:
         left = f"its check finds what it found before: {', '.join(last.errors)}" if last.errors else last.why
         return replace(done, step="errors left", problem=left)

@@ -125,7 +125,7 @@ def added(after: Sequence[Finding], before: Sequence[Finding]) -> tuple[Finding,
     """Return the findings that were not there before, compared by code and subject.
 
     A subject can list several names: a finding that lists some of those that were there before is the same one. It is
-    another one if it is about a file that no finding was about before.
+    another one if it is about a file that no finding was about before, or that had something else wrong with it.
     """
     known = {(finding.code, name) for finding in before for name in subjects(finding)}
     files = frozenset[str]().union(*(finding.files for finding in before))

@@ -41,6 +41,8 @@ def test_a_wheel_whose_own_record_is_wrong_is_worth_a_note(tmp_path: Path) -> No
             "note ED202 thing 1.0 was published with a RECORD that is wrong about 1 file"
         ]
         assert (verdict.exit_code(), verdict.findings[0].remediation.commands) == (0, ())
+        site = venv.site_packages.relative_to(venv.prefix)
+        assert verdict.findings[0].extent == {f"published:{site}/thing/lib/libthing.so.1"}
         size, cached = verdict.findings[0].evidence
         assert size == "another size than RECORD says: thing/lib/libthing.so.1"
         start = f"uv's cache has it at this size since it unpacked that wheel: {tmp_path}/.uv-cache/archive-v"

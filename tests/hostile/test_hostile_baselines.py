@@ -19,6 +19,8 @@ from tests.factories.run_envdoctor import run_envdoctor
           for more in ("", *(f', "findings": {value}' for value in ("null", "NaN", "3", "true", '"x"', "{}")))),
         *((f'{{"schema_version": 1, "findings": [{value}]}}', "a finding needs a code and a subject")
           for value in ("null", "3", "[]", "{}", '{"code": "ED202"}', '{"code": 3, "subject": "x"}')),
+        *((f'{{"schema_version": 1, "findings": [{{"code": "E", "subject": "x", "severity": {value}, "about": []}}]}}',
+           "a finding needs a severity and a list of what it is about") for value in ("[]", "{}", "3", '"bad"')),
         ("[" * 100_000, "is not JSON"),
     ],
 )  # fmt: skip

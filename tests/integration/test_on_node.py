@@ -15,7 +15,8 @@ from envdoctor.swap.same_venv import made
 from envdoctor.swap.store import BackupStore, locked
 from tests.factories.make_cache import filled
 from tests.factories.make_incident import CUDNN, make_broken_incident, sources_of
-from tests.factories.make_venv import make_venv
+from tests.factories.make_venv import make_venv, rewrite
+from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import ROOT, environment, filtered, run_envdoctor
 
 START = f"import sys; sys.path.insert(0, {str(ROOT)!r}); from envdoctor.cli.on_node import main; main()"
@@ -65,6 +66,17 @@ def test_an_interrupted_command_that_nobody_was_shown_stops_a_plan(tmp_path: Pat
     (refused,) = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
     assert refused["code"] == 4
     assert refused["problem"].startswith("an interrupted restore (small) has to be put right first")
+
+
+def test_a_check_after_a_repair_counts_the_files_that_were_not_so_before(tmp_path: Path) -> None:
+    wheel = make_wheel(tmp_path / "wheels", "thing", "1", files={"thing.py": "", "other.py": ""})
+    edited, lost = (make_venv(tmp_path / name, wheel) for name in ("edited", "lost"))
+    rewrite(edited.site_packages / "thing.py", "edited = True\n")
+    (lost.site_packages / "thing.py").unlink()
+    check, again = ({"do": "check", "venv": str(venv.prefix)} for venv in (edited, lost))
+    before, same, worse = done(tmp_path, {**check, "before": True}, {**check, "before": True}, again)
+    assert before["errors"] == same["errors"] == worse["errors"] == ["ED202 thing"]
+    assert [one["new_files"] for one in (before, same, worse)] == [1, 0, 1]
 
 
 def test_a_repair_of_a_whole_venv_puts_right_what_was_left(tmp_path: Path) -> None:

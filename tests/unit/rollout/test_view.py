@@ -88,7 +88,7 @@ def test_what_is_no_answer_is_named(out: bytes, problem: str) -> None:
         ("repair", (driver(), DONE, driver("ED2 new")), "failed", "it was changed, and its check says: errors"),
         (
             "repair",
-            (replace(driver(), files=1), DONE, replace(driver(), files=2)),
+            (replace(driver(), new_files=1), DONE, replace(driver(), new_files=1)),
             "failed",
             "it was changed, and its check says: errors",
         ),

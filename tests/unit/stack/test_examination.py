@@ -1,6 +1,7 @@
 """Which errors of a copy are new."""
 
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.frozen import replace
 from envdoctor.stack.examination import added
 
 
@@ -24,3 +25,11 @@ def test_an_error_about_more_files_than_before_is_new() -> None:
     worse, other = damaged("a", "a/x.py", "a/y.py"), damaged("c")
     assert added([worse, other], before) == (worse, other)
     assert added([damaged("a", "/opt/site-packages/a.py")], before) == ()
+
+
+def test_a_file_that_was_changed_and_is_missing_now_is_new() -> None:
+    changed, missing = damaged("a", "a/x.py"), damaged("a", "a/x.py")
+    changed = replace(changed, causes=(*changed.causes, "changed:a/x.py"))
+    missing = replace(missing, causes=(*missing.causes, "missing:a/x.py"))
+    assert added([missing], [changed]) == (missing,)
+    assert added([changed], [changed]) == ()
