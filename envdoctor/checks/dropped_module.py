@@ -22,7 +22,7 @@ Fix:
 from collections.abc import Collection, Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.version_ranges import another_version
+from envdoctor.analysis.version_ranges import another_version, disagreement
 from envdoctor.catalog.removed_modules import NEEDS_OLDER_PYTHON, REMOVED, Removed
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -65,8 +65,20 @@ def _installers(case: CheckContext, told: Collection[str]) -> Iterator[Finding]:
                 f"it takes distutils or pkgutil.ImpImporter, which Python {dropped} does not have any more",
                 f"{name} {first} is the first version that does without them",
             ),
-            remediation=another_version(case, name, item.version, [f">={first}"], f"install {name} {first} or newer"),
+            remediation=_newer(case, name, item.version, first),
         )
+
+
+def _newer(case: CheckContext, name: str, installed: str, first: str) -> Remediation:
+    """Return the remedy that takes the first version or a newer one, which still has what others may import from it."""
+    text = f"install {name} {first} or newer"
+    dropped = next((removed for removed in REMOVED if removed.by == name), None)
+    if dropped is not None:
+        clauses = [f">={first}", f"<{dropped.version}"]
+        if not disagreement(case, {name: clauses}):
+            text += f", older than {dropped.version}, which dropped {dropped.module}"
+            return another_version(case, name, installed, clauses, text)
+    return another_version(case, name, installed, [f">={first}"], text)
 
 
 def _finding(case: CheckContext, removed: Removed, users: list[GoneModule]) -> Finding:

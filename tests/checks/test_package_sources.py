@@ -89,7 +89,8 @@ def test_finds_ed415_a_setuptools_and_a_pip_of_before_this_python() -> None:
     old = facts.distributions(facts.distribution("setuptools", "66.0.0"), facts.distribution("pip", "23.1.1"))
     first, second = dropped_module.run(facts.case(PackageImports(modules=(), names=()), old))
     assert (first.severity, first.title) == ("warning", "setuptools 66.0.0 does not work with Python 3.12")
-    assert first.remediation.commands == (f"{PREFIX} 'setuptools>=66.1'",)
+    assert first.remediation.text == "install setuptools 66.1 or newer, older than 82, which dropped pkg_resources"
+    assert first.remediation.commands == (f"{PREFIX} 'setuptools<82,>=66.1'",)
     assert second.remediation.commands == (f"{PREFIX} 'pip>=23.1.2'",)
 
 
