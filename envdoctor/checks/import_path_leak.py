@@ -28,6 +28,7 @@ from envdoctor.probes.loading.extension_modules import ExtensionModules, Foreign
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.shadowing import Shadowing
 
 CODE = "ED603"
@@ -77,21 +78,28 @@ def _leak(
         + (f", built for {foreign[0].tag}" if foreign else ""),
         subject=site,
         evidence=(listed, *(f"CPython {python.minor} cannot import {one.path}" for one in foreign[:1])),
-        remediation=Remediation(
-            text="Keep that folder out, or install what is needed into the environment",
-            commands=(_leave_out(case, origin, site),),
-            safe=True,
-        ),
+        remediation=_leave_out(case, origin, site),
         causes=(f"leak-folder:{site}", *(f"leak:{item.name}" for item in items)),
     )
 
 
-def _leave_out(case: CheckContext, origin: str, site: str) -> str:
+def _leave_out(case: CheckContext, origin: str, site: str) -> Remediation:
+    text = "Keep that folder out, or install what is needed into the environment"
     if not origin.endswith(".pth"):
-        return leave_out_command(case, origin, site)
-    line = r"\#^" + re.sub(r"[.\[\]*^$\\#]", lambda match: rf"\{match[0]}", site) + "/*$#d"
-    file = f"{case.facts[Interpreter].library}/site-packages/{origin}"
-    return f"sed -i {shlex.quote(line)} {shlex.quote(file)}"
+        return Remediation(text=text, commands=(leave_out_command(case, origin, site),), safe=True)
+    entries = case.facts[SearchPath].entries
+    found = next((one for one in entries if (one.origin, one.path) == (origin, site) and one.pth), None)
+    if found is None:
+        return Remediation(text=text)
+    folder = found.pth.rpartition("/")[0]
+    holder = next((one.origin for one in entries if one.path == folder), "")
+    if holder == "user site":
+        return Remediation(text=text, commands=(leave_out_command(case, holder, site),), safe=True)
+    # Elsewhere it is another environment's file; where there are control characters sed sees other lines than Python.
+    if holder != "site-packages" or not found.line.isprintable():
+        return Remediation(text=f"{text}: {found.pth} adds it by the line {found.line!r}")
+    line = r"\#^" + re.sub(r"[.\[\]*^$\\#]", lambda match: rf"\{match[0]}", found.line) + "[[:space:]]*$#d"
+    return Remediation(text=text, commands=(f"sed -i {shlex.quote(line)} {shlex.quote(found.pth)}",), safe=True)
 
 
 def _python_home(case: CheckContext) -> Iterator[Finding]:

@@ -221,6 +221,7 @@ def test_scripts_of_several_that_lost_their_modes_are_one_finding(venv: Venv, tm
         (venv.prefix / "bin" / name).chmod(0o644)
     verdict = verdict_of(venv.prefix)
     assert outline(verdict, tmp_path) == ["warning ED202 2 programs of 2 distributions may not be executed by anybody"]
+    assert verdict.findings[0].extent == {"locked:bin/other", "locked:bin/tool"}
     assert commands_of(verdict.findings[0], tmp_path) == ["chmod a+x [TMP]/venv/bin/other [TMP]/venv/bin/tool"]
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert verdict_of(venv.prefix).findings == ()
@@ -357,7 +358,10 @@ def test_modules_without_sources_are_not_missing(tmp_path: Path) -> None:
     assert verdict_of(venv.prefix).findings == ()
 
     _without_source(venv, "thing/__init__.py")
-    assert outline(verdict_of(venv.prefix), tmp_path) == [f"warning ED202 1 module of thing 2 {told}"]
+    verdict = verdict_of(venv.prefix)
+    assert outline(verdict, tmp_path) == [f"warning ED202 1 module of thing 2 {told}"]
+    site = venv.site_packages.relative_to(venv.prefix)
+    assert verdict.findings[0].extent == {f"bytecode:{site}/thing/__init__.py"}
     compiled = venv.site_packages / "thing/__init__.pyc"
     whole = compiled.read_bytes()
     for damaged, error in ((b"\0\0" + whole[2:], "ImportError: bad magic number in 'thing'"), (whole[:16], "EOFError")):
@@ -395,16 +399,19 @@ def test_finds_ed603_another_venv_that_a_pth_file_adds(tmp_path: Path) -> None:
     wheels = tmp_path / "wheels"
     other = make_venv(tmp_path / "o[t]her", wheels / "theirs-1-py3-none-any.whl", wheels / "twin-2-py3-none-any.whl")
     venv = make_venv(tmp_path / "venv", wheels / "mine-1-py3-none-any.whl", wheels / "twin-1-py3-none-any.whl")
-    (venv.site_packages / "more.pth").write_text(f"{other.site_packages}\n")
-    (finding,) = verdict_of(venv.prefix).findings
-    assert (finding.code, finding.severity, finding.title) == (
-        "ED603",
-        "error",
-        f"1 distribution comes from {other.site_packages} (more.pth), built for {suffix[1:-3]}",
-    )
-    mend(finding, wheels=wheels, cache=tmp_path / ".uv-cache")
-    assert (venv.site_packages / "more.pth").read_text() == ""
-    assert verdict_of(venv.prefix).findings == ()
+    relative = os.path.relpath(other.site_packages, venv.site_packages)
+    roundabout = f"{other.prefix}/../{other.site_packages.relative_to(tmp_path)}/ \t"
+    for line in (str(other.site_packages), relative, roundabout):
+        (venv.site_packages / "more.pth").write_text(f"# kept\n{line}\n")
+        (finding,) = verdict_of(venv.prefix).findings
+        assert (finding.code, finding.severity, finding.title) == (
+            "ED603",
+            "error",
+            f"1 distribution comes from {other.site_packages} (more.pth), built for {suffix[1:-3]}",
+        )
+        mend(finding, wheels=wheels, cache=tmp_path / ".uv-cache")
+        assert (venv.site_packages / "more.pth").read_text() == "# kept\n"
+        assert verdict_of(venv.prefix).findings == ()
     # As pipx shares pip: what this Python can import is there on purpose.
     make_wheel(wheels, "shared", "1", files={"shared.py": ""})
     shared = make_venv(tmp_path / "shared", wheels / "shared-1-py3-none-any.whl")

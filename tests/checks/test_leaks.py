@@ -28,6 +28,7 @@ from envdoctor.probes.machine.library_path import LibraryFolder, Preload
 from envdoctor.probes.venv.conda import Conda, CondaPackage
 from envdoctor.probes.venv.distributions import Leftover
 from envdoctor.probes.venv.launchers import Launcher, Launchers, StrayScript
+from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 from envdoctor.probes.venv.shadowing import Shadow, Shadowing
 from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 from tests.factories import make_facts as facts
@@ -485,6 +486,36 @@ def test_finds_ed603_the_user_site(with_profile: bool, severity: str) -> None:  
     (finding,) = import_path_leak.run(facts.case(installed, profile=profile))
     assert (finding.severity, finding.title) == (severity, "1 distribution comes from /u (user site)")
     assert finding.remediation.commands == ("export PYTHONNOUSERSITE=1",)
+
+
+@pytest.mark.parametrize(
+    ("folder", "line", "added", "commands"),
+    [
+        ("/u", "../o.[1]", "", ("export PYTHONNOUSERSITE=1",)),
+        ("/base", "/o", ": /base/x.pth adds it by the line '/o'", ()),
+        (facts.SITE, "/o\x85", f": {facts.SITE}/x.pth adds it by the line '/o\\x85'", ()),
+        (facts.SITE, "../o.[1]", "", (rf"sed -i '\#^\.\./o\.\[1\][[:space:]]*$#d' {facts.SITE}/x.pth",)),
+    ],
+)
+def test_finds_ed603_the_line_of_a_pth_file_where_it_is(
+    folder: str, line: str, added: str, commands: tuple[str, ...]
+) -> None:
+    sites = {facts.SITE: "site-packages", "/u": "user site", "/base": "base site-packages"}
+    entries = (
+        *(PathEntry(path=path, origin=origin) for path, origin in sites.items()),
+        PathEntry(path="/o", origin="x.pth", pth=f"{folder}/x.pth", line=line),
+    )
+    foreign = ForeignExtension(path="m.so", tag="cpython-310", owner="extra")
+    (finding,) = import_path_leak.run(
+        facts.case(
+            facts.distributions(facts.distribution("extra", site="/o", origin="x.pth")),
+            SearchPath(entries=entries),
+            ExtensionModules(tagged=1, foreign=(foreign,)),
+        )
+    )
+    keep = "Keep that folder out, or install what is needed into the environment"
+    assert finding.remediation.text == keep + added
+    assert finding.remediation.commands == commands
 
 
 def test_finds_ed603_pythonhome() -> None:

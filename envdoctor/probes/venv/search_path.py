@@ -24,6 +24,9 @@ class PathEntry:
     path: str
     origin: str
     """PYTHONPATH, standard library, site-packages, user site, base site-packages, or the .pth file that adds it."""
+    pth: str = ""
+    """Path of that .pth file, and the line in it, without blanks at its end."""
+    line: str = ""
 
 
 @frozen
@@ -98,7 +101,7 @@ class _Path:
     """Device and inode of each entry."""
     left: int = MAXIMUM_PTHS
 
-    def add(self, folder: Path, origin: str) -> bool:
+    def add(self, folder: Path, origin: str, pth: str = "", line: str = "") -> bool:
         """Add a folder that exists and is not there yet; tell whether it was added."""
         try:
             status = folder.stat()
@@ -112,7 +115,7 @@ class _Path:
         except (OSError, ValueError):
             return False  # a line of a .pth file that is not a path: Python finds nothing there either
         self.seen.add((status.st_dev, status.st_ino))
-        self.entries.append(PathEntry(path=str(folder), origin=origin))
+        self.entries.append(PathEntry(path=str(folder), origin=origin, pth=pth, line=line))
         return True
 
     def add_sites(self, folders: list[Path], origin: str) -> None:
@@ -139,7 +142,8 @@ class _Path:
         for line in lines:
             if not line.startswith(("import ", "import\t", "#")):
                 # As site.py has it: `..` is taken off the text, whatever links there are.
-                self.add(self.here(Path(os.path.abspath(self.there(folder) / line))), name)  # noqa: PTH100
+                added = Path(os.path.abspath(self.there(folder) / line))  # noqa: PTH100
+                self.add(self.here(added), name, str(folder / name), line)
 
 
 def pth_lines(path: Path) -> tuple[list[str], int]:
