@@ -3,6 +3,7 @@
 EnvdoctorError                 message + hint + exit code
 ├── UsageError                 bad input: exit 2
 │   ├── TargetError            the folder or interpreter is not a Python environment
+│   │   └── NoTargetError      none was named, and none is active or near
 │   ├── ProfileError           a profile is unknown or malformed
 │   ├── LockError              a lock is missing or malformed
 │   └── FingerprintError       a fingerprint file is malformed or of another schema
@@ -44,6 +45,10 @@ class UsageError(EnvdoctorError):
 
 class TargetError(UsageError):
     """The named folder or interpreter is not a Python environment."""
+
+
+class NoTargetError(TargetError):
+    """No environment was named, and none is active or near."""
 
 
 class ProfileError(UsageError):
@@ -101,7 +106,8 @@ class FetchError(EnvdoctorError):
 def closed_place(error: BaseException) -> UsageError | None:
     """Return an error of the system about a path that this user may not use or that leads nowhere, as bad input.
 
-    None for any other exception. `Path.is_dir` and its like raise these before Python 3.14.
+    None for any other exception, and where this user may read and write there: then permissions are not why.
+    `Path.is_dir` and its like raise these before Python 3.14.
     """
     if not isinstance(error, OSError) or error.errno not in _OF_A_PLACE or not isinstance(error.filename, str):
         return None
@@ -120,7 +126,19 @@ def closed_place(error: BaseException) -> UsageError | None:
             f"{message}: this user may not enter {closed}",
             f"run envdoctor as the owner of {closed}, or let this user enter it",
         )
-    return UsageError(message, f"run envdoctor as the owner of {path}, or let this user read it")
+    there, folder = os.path.lexists(path), os.path.dirname(path)  # noqa: PTH120 - as above
+    if there and not os.access(path, os.R_OK):
+        doing, place = "read", path
+    elif there and not os.access(path, os.W_OK):
+        doing, place = "write", path
+    elif not os.access(folder, os.W_OK):
+        doing, place = "write", folder
+    else:
+        return None
+    return UsageError(
+        f"{message}: this user may not {doing} {place}",
+        f"run envdoctor as the owner of {place}, or let this user {doing} it",
+    )
 
 
 def internal_error(error: BaseException) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from envdoctor.app.result import Dialog, Result
 from envdoctor.documents.profile_store import read_lock
-from envdoctor.errors import EnvdoctorError, UsageError
+from envdoctor.errors import NoTargetError, TargetError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.facts.locate import locate
 from envdoctor.facts.regular_file import read_text
@@ -97,16 +97,24 @@ def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
 
 
 def _platforms(wishes: LockOptions, host: Host, dialog: Dialog) -> tuple[locking.LockPlatform, ...]:
-    """Return each Python on each machine that the lock is to fit; what nobody named is said."""
+    """Return each Python on each machine that the lock is to fit; what nobody named is said.
+
+    Raises UsageError for a venv that is there and does not say its Python: a lock for another one would not fit it.
+    """
     pythons, machines, whose = wishes.pythons, wishes.machines or (host.machine,), ""
     if not pythons:
+        name_one = f"name the Python that the lock is for: `--python {DEFAULT_PYTHON}`"
         try:
             venv = locate("", host).target.prefix
-            if version := read_venv(venv).python:
-                pythons, whose = (".".join(version.split(".")[:2]),), f", that of {venv},"
-        except EnvdoctorError:
-            pass
-        pythons = pythons or (DEFAULT_PYTHON,)
+        except NoTargetError:
+            pythons = (DEFAULT_PYTHON,)
+        except TargetError as error:
+            raise UsageError(error.message, name_one) from error
+        else:
+            version = read_venv(venv).python
+            if not version:
+                raise UsageError(f"the Python of {venv} could not be determined", name_one)
+            pythons, whose = (".".join(version.split(".")[:2]),), f", that of {venv},"
     if not (wishes.pythons and wishes.machines):
         on = f"{' and '.join(pythons)}{whose} on {' and '.join(machines)}"
         dialog.note(f"note: the lock is for Python {on}; `--python` and `--machine` name others")

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from envdoctor.errors import TargetError
+from envdoctor.errors import NoTargetError, TargetError
 from envdoctor.facts import pyenv
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import Target, looked_up, resolve, unusable
@@ -73,7 +73,7 @@ def _default(host: Host) -> Located:
             return Located(target=resolve(folder / ".venv"), why=f"found above {host.cwd}")
     if base := host.environ.get("CONDA_PREFIX", ""):
         return _by_variable("CONDA_PREFIX", base, host)
-    raise TargetError(
+    raise NoTargetError(
         f"no venv named, VIRTUAL_ENV and CONDA_PREFIX are not set, and neither {host.cwd} nor a folder above it has a "
         ".venv",
         NAME_ONE,

@@ -324,6 +324,51 @@ def test_what_is_behind_a_closed_folder_is_bad_input(arguments: tuple[str, ...],
     assert done.returncode == 2
 
 
+_SAID = """
+import sys
+from envdoctor.errors import closed_place
+for do in (
+    lambda: open("secret.txt"),
+    lambda: open("kept.txt", "w"),
+    lambda: open("kept/new.txt", "w"),
+):
+    try:
+        do()
+    except OSError as error:
+        closed = closed_place(error)
+        print(closed and f"{closed.message} | {closed.hint}")
+for number in (1, 13):
+    print(closed_place(OSError(number, "Permission denied", "open.txt")))
+"""
+
+
+def test_a_place_is_closed_only_where_this_user_may_not_use_it(tmp_path: Path) -> None:
+    for name, mode in {"secret.txt": 0o200, "kept.txt": 0o444, "open.txt": 0o644}.items():
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(mode)
+    (tmp_path / "kept").mkdir(0o555)
+    done = subprocess.run(
+        [sys.executable, UNPRIVILEGED, "-c", _SAID],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stderr == ""
+    who = "run envdoctor as the owner of"
+    assert done.stdout.replace(str(tmp_path), "[TMP]").splitlines() == [
+        "[TMP]/secret.txt: Permission denied: this user may not read [TMP]/secret.txt | "
+        f"{who} [TMP]/secret.txt, or let this user read it",
+        "[TMP]/kept.txt: Permission denied: this user may not write [TMP]/kept.txt | "
+        f"{who} [TMP]/kept.txt, or let this user write it",
+        "[TMP]/kept/new.txt: Permission denied: this user may not write [TMP]/kept | "
+        f"{who} [TMP]/kept, or let this user write it",
+        "None",
+        "None",
+    ]
+
+
 @pytest.fixture(scope="module")
 def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Give a stack with an empty venv `open`, and a folder `shut` that this user may not enter."""

@@ -53,6 +53,20 @@ def test_a_lock_is_for_the_python_of_the_venv_that_is_there(tmp_path: Path) -> N
     )
 
 
+def test_a_venv_that_does_not_say_its_python_is_no_reason_to_take_another(tmp_path: Path) -> None:
+    stack = make_stack(tmp_path)
+    (tmp_path / "direct.in").write_text("needed\n")
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/pyvenv.cfg").write_text("")
+    hint = "hint: name the Python that the lock is for: `--python 3.12`\n"
+    for name, error in (
+        ("gone", "$VIRTUAL_ENV: FOLDER/gone does not exist"),
+        ("venv", "the Python of FOLDER/venv could not be determined"),
+    ):
+        answer = stack.run("lock", "direct.in", extra={"VIRTUAL_ENV": str(tmp_path / name)})
+        assert (answer.code, answer.out, answer.err) == (2, "", f"error: {error}\n\n{hint}")
+
+
 def test_a_missing_file_is_said(tmp_path: Path) -> None:
     answer = make_stack(tmp_path).run("lock", "absent.in")
     assert (answer.code, answer.err) == (
