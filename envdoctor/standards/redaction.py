@@ -107,6 +107,10 @@ _OF_THE_FIELD = frozenset(
 # In a URL that says where something came from, a folder of 20 mixed letters and digits may be a token, too.
 _FOLDER = r"(?<=/)(?=[a-z0-9]{0,99}[A-Z])(?=[A-Z0-9]{0,99}[a-z])(?=[A-Za-z]{0,99}\d)[A-Za-z0-9]{20,}(?=/)"
 
+# Where a whole place is left out for it: also 16 letters and digits, a UUID, and base64 with both cases.
+_OPAQUE = (r"(?<=/)(?:(?=[A-Za-z]{1,99}\d|\d{1,99}[A-Za-z])[A-Za-z0-9]{16,}|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+          r"|(?=[^/]{0,99}[A-Z])(?=[^/]{0,99}[a-z])(?=[^/]{0,99}\d)[\w-]{16,})(?=[/#]|\Z)")  # fmt: skip
+
 
 def secret_name(name: str) -> bool:
     """Tell whether a variable's name says that its value is a secret, or may be."""
@@ -167,6 +171,18 @@ def bare_url(url: str) -> str:
     if url.startswith("file:"):
         return url
     return _compiled(_FOLDER).sub(HIDDEN, redacted(url).replace(f"{HIDDEN}@", ""))
+
+
+def secret_place(place: str, secrets: Iterable[str] = ()) -> bool:
+    """Tell whether a place of wheels holds a secret, or what may be one: a login, a query, a token for a folder."""
+    known = tuple(secrets)
+    if redacted(place, known) != place:
+        return True
+    _, scheme, rest = place.partition("://")
+    if not scheme or place.startswith("file:"):
+        return False
+    host, _, path = rest.partition("/")
+    return "@" in host or "?" in rest or _compiled(_OPAQUE).search(f"/{path}") is not None
 
 
 def anonymous(text: str, home: str, user: str, hosts: Iterable[str]) -> str:

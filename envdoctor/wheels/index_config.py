@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from envdoctor.errors import UsageError
 from envdoctor.facts.answer_memo import AnswerMemo, state_of
@@ -13,6 +14,7 @@ from envdoctor.wheels.pip_config import PipSettings
 from envdoctor.wheels.urls import Access, is_local, local_path, shown
 from envdoctor.wheels.uv import Uv, UvError
 from envdoctor.wheels.uv_cache import cache_folder
+from envdoctor.wheels.uv_config import has_default_index
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
 _FIND_LINKS = re.compile(r"Failed to read `--find-links` (?:directory|file): (.+)\s+(?:cause|Caused by): (.+)")
@@ -57,7 +59,7 @@ def configured(uv: Uv, pip: PipSettings, home: Path, python: str, memo: AnswerMe
 
     memo: what uv answered before to the same settings and variables, which are all that its answer is made of.
     """
-    variables, gone = pip_as_uv(uv.environment, pip, uv.cwd)
+    variables, gone = pip_as_uv(uv.environment, pip, uv.cwd, uv.config.settings)
     answer, cache = _asked(uv, variables, python, memo or AnswerMemo())
     told = [line.split(maxsplit=1) for line in answer.splitlines() if line.strip()]
     everywhere = IndexAccess(variables=variables, arguments=("--no-index",) if pip.no_index else ())
@@ -135,17 +137,21 @@ def _with_proxies(uv: Uv) -> dict[str, str]:
     return {**told, **uv.environment}
 
 
-def pip_as_uv(environment: Mapping[str, str], pip: PipSettings, cwd: Path) -> tuple[dict[str, str], dict[str, str]]:
+def pip_as_uv(
+    environment: Mapping[str, str], pip: PipSettings, cwd: Path, settings: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, str]]:
     """Return pip's settings as uv's variables; and the places that are left out, with what is wrong with each.
 
-    What the user told uv itself wins; lists are joined, uv's first.
+    What the user told uv itself wins, by a variable or in a file (`settings`); lists are joined, uv's first.
     """
     # pip passes over what is neither a folder nor a page, uv stops at it.
     # os.path: what another user may not look into is passed over as well, where Path.exists would raise.
     gone = {place: fault for place in pip.find_links if (fault := _fault(place, cwd))}
     pip = replace(pip, find_links=tuple(place for place in pip.find_links if place not in gone))
     made: dict[str, str] = {}
-    if pip.index_url and not (environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL")):
+    if pip.index_url and not (
+        environment.get("UV_DEFAULT_INDEX") or environment.get("UV_INDEX_URL") or has_default_index(settings)
+    ):
         made["UV_DEFAULT_INDEX"] = pip.index_url
     _joined(made, environment, "UV_INDEX", pip.extra_index_urls, " ")
     _joined(made, environment, "UV_FIND_LINKS", pip.find_links, ",")

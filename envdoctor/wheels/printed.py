@@ -12,6 +12,7 @@ from pathlib import Path
 from envdoctor.errors import EnvdoctorError
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.pattern import pattern
+from envdoctor.standards.redaction import secret_place, secrets_of
 from envdoctor.wheels import pip_config, uv_config
 from envdoctor.wheels.index_config import PLACES, pip_as_uv
 
@@ -37,7 +38,7 @@ class WheelSources:
     options: tuple[str, ...] = ()
     """pip's, for a line of uv's."""
     login: str = ""
-    """Says that pip's are left out, since one has a password in it; else empty."""
+    """Says which of pip's are left out, since they hold what may be a secret; else empty."""
     managed: bool = False
     """Whether the Python is marked as its system's: uv changes nothing there unless it is told to."""
 
@@ -61,20 +62,21 @@ def _configured(environ: Mapping[str, str], home: Path, cwd: Path, prefix: Path)
     own = any(map(environ.get, PLACES)) or any(key in (*told, *told.get("pip", {})) for key in uv_config.PLACES)
     if not pip.anything:
         return WheelSources(own=own)
-    variables, _ = pip_as_uv(environ, pip, cwd)
+    variables, _ = pip_as_uv(environ, pip, cwd, told)
+    secrets, hidden = secrets_of(environ), list[str]()
     options = ["--no-index"] if pip.no_index else []
     for name, (option, separator) in _OPTIONS.items():
         # The shell has what the environment names.
         places = variables[name].split(separator) if variables.get(name, "") != environ.get(name, "") else []
-        options += [part for place in places for part in (option, place)]
+        if any(secret_place(place, secrets) for place in places):
+            hidden.append(name)
+        else:
+            options += [part for place in places for part in (option, place)]
     options += [part for name in pip.trusted_hosts for part in ("--allow-insecure-host", name)]
     if pip.extra_index_urls:
         options += ["--index-strategy", "unsafe-best-match"]
-    if any("@" in word.partition("://")[2].partition("/")[0] for word in options):
-        return WheelSources(
-            own=True, login="pip's index has a password, and uv does not read it: give it as UV_INDEX_URL"
-        )
-    return WheelSources(own=True, options=tuple(options))
+    login = f"uv does not read pip's configuration, and what may be a secret is not printed: set {' and '.join(hidden)}"
+    return WheelSources(own=True, options=tuple(options), login=login if hidden else "")
 
 
 def sourced(command: str, known: WheelSources) -> str:

@@ -83,6 +83,14 @@ def read(environment: Mapping[str, str], home: Path, cwd: Path, root: Path = Pat
     return UvConfig(settings=settings, ignored=tuple(ignored), strange=strange, project=project)
 
 
+def has_default_index(settings: Mapping[str, Any]) -> bool:
+    """Tell whether they name the default index; a value of another kind is uv's to refuse."""
+    indexes = settings.get("index", ())
+    tables = (one for one in indexes if isinstance(one, dict)) if isinstance(indexes, list) else ()
+    named = "index-url" in settings or "index-url" in settings.get("pip", {})
+    return named or any(one.get("default") is True for one in tables)
+
+
 def _files(environment: Mapping[str, str], home: Path, cwd: Path, root: Path) -> Iterator[Path]:
     if environment.get("UV_NO_CONFIG", "").lower() in {"1", "true", "yes", "on"}:
         return

@@ -10,7 +10,7 @@ from envdoctor.documents.lines import key_lines, pinned_lines
 from envdoctor.foreign_locks.local_files import local_files
 from envdoctor.probes.venv import companions, enforced, launchers
 from envdoctor.standards.lock import logical_lines
-from envdoctor.standards.redaction import redacted
+from envdoctor.standards.redaction import redacted, secret_place
 from envdoctor.wheels import uv_errors
 from tests.factories.forked import forked
 from tests.factories.make_facts import distribution
@@ -35,7 +35,7 @@ READERS: dict[str, Callable[[Path, str], object]] = {
     "lines of a lock": lambda _, text: (pinned_lines(text), key_lines(text)),
     "files of a lock": lambda folder, text: list(local_files(text, folder, {})),
     "a variable": lambda _, text: may_be_secret("ANY", text),
-    "the redactor": lambda _, text: redacted(text),
+    "the redactor": lambda _, text: (redacted(text), secret_place(f"https://mirror.example/{text}")),
     "bin/activate": _in_file("bin/activate", lambda path: launchers._activates(path.parent.parent)),
     "transformers' table": _in_file("dependency_versions_table.py", companions._windows),
     "transformers' check": _in_file(

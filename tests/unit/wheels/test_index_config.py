@@ -59,6 +59,15 @@ def test_the_users_uv_configuration_counts(tmp_path: Path) -> None:
     (tmp_path / "uv.toml").write_text('[[index]]\nurl = "http://mine/simple"\ndefault = true\n')
     uv = _uv(tmp_path, UV_CONFIG_FILE=str(tmp_path / "uv.toml"))
     assert configured(uv, _pip(), tmp_path, sys.executable).indexes == ("http://mine/simple",)
+    pip = _pip(index_url="http://pip/simple", extra_index_urls=("http://pip/extra",))
+    assert configured(uv, pip, tmp_path, sys.executable).indexes == ("http://pip/extra", "http://mine/simple")
+
+
+@pytest.mark.parametrize("head", ["", "[pip]\n"])
+def test_a_default_index_in_uvs_file_wins(tmp_path: Path, head: str) -> None:
+    (tmp_path / "uv.toml").write_text(f'{head}index-url = "http://mine/simple"\n')
+    sources = configured(_uv(tmp_path), _pip(index_url="http://pip/simple"), tmp_path, sys.executable)
+    assert sources.indexes == ("http://mine/simple",)
 
 
 def test_one_source_leaves_no_other(tmp_path: Path) -> None:

@@ -88,9 +88,48 @@ def test_sources_of_uv_and_pip(tmp_path: Path) -> None:
         *("--index", "file:///own", "--index", "file:///b", "--index", "file:///c"),
     )
     assert configured(tmp_path, UV_FIND_LINKS="wheels", PIP_FIND_LINKS="wheels") == OWN
-    assert configured(tmp_path, "[global]\nindex-url = https://me:secret@mirror.example/simple\n") == WheelSources(
-        own=True, login="pip's index has a password, and uv does not read it: give it as UV_INDEX_URL"
-    )
+    # What uv's file says wins, as in a restore.
+    for own in ('index-url = "file:///mine"', '[pip]\nindex-url = "file:///mine"', '[[index]]\nurl="/m"\ndefault=true'):
+        assert configured(tmp_path, pip, own).options[:4] == ("--index", "file:///b", "--index", "file:///c")
+    assert configured(tmp_path, pip, '[[index]]\nurl="/m"').options[:2] == ("--default-index", "file:///a")
+
+
+HOST = "https://mirror.example"
+HIDDEN = "uv does not read pip's configuration, and what may be a secret is not printed: set"
+
+
+@pytest.mark.parametrize(
+    ("place", "secret"),
+    [
+        (f"{HOST}/simple", False),
+        (f"{HOST}/repository/nvidia-cuda-12-8-group/simple/", False),
+        (f"{HOST}/whl/cu128/torch_stable.html", False),
+        ("file:///w/f00dfacef00dfacef00dfacef00dface", False),
+        ("https://me:secret@mirror.example/simple", True),
+        ("https://t0ken@mirror.example/simple", True),
+        (f"{HOST}/simple/?token=X", True),
+        (f"{HOST}/simple/?x=y", True),
+        (f"{HOST}/deb9f00dfacef00d/simple", True),
+        (f"{HOST}/t/t0kent0ken/simple", True),
+        (f"{HOST}/simple/0b5c1b4a-3f4e-4b1c-9d53-1f0f6ad9b9a1", True),
+        (f"{HOST}/Ab3-dE_Gh1jkLmn0/simple/", True),
+        (f"{HOST}/my-own-token/simple", True),
+    ],
+)
+def test_no_secret_is_in_a_line(tmp_path: Path, place: str, *, secret: bool) -> None:
+    """It could not be typed as it is shown, or would be in logs: the variable to set is named instead."""
+    environ = {"PIP_EXTRA_INDEX_URL": "file:///b", "X_TOKEN": "my-own-token"}
+    rest = ("--index", "file:///b", "--index-strategy", "unsafe-best-match")
+    known = configured(tmp_path, PIP_INDEX_URL=place, **environ)
+    assert known.options == (*(() if secret else ("--default-index", place)), *rest)
+    assert known.login == (f"{HIDDEN} UV_DEFAULT_INDEX" if secret else "")
+    assert note([PIP], known) == known.login
+
+
+def test_each_variable_to_set_is_named(tmp_path: Path) -> None:
+    secret = f"{HOST}/?token=X"
+    known = configured(tmp_path, PIP_INDEX_URL=secret, PIP_EXTRA_INDEX_URL=secret, PIP_FIND_LINKS=secret)
+    assert known.login == f"{HIDDEN} UV_DEFAULT_INDEX and UV_INDEX and UV_FIND_LINKS"
 
 
 def test_a_python_that_is_its_systems(tmp_path: Path) -> None:
