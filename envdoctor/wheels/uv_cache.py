@@ -64,14 +64,17 @@ def _special_of(folder: str, version: str, *, copies: bool) -> Iterator[str]:
 
 
 def _special(entry: "os.DirEntry[str]", inside: Callable[[str], bool]) -> Iterator[str]:
-    """Yield what is neither a file nor a folder; `inside` tells by name which folders in this one are looked into."""
+    """Yield what is neither a file nor a folder; `inside` tells by name which folders in this one are looked into.
+
+    Behind a link that leads nowhere is nothing to wait at.
+    """
     todo = [entry]
     while todo:
         one = todo.pop()
         if one.is_dir():
             found = _entries(one.path)
             todo += [inner for inner in found if one is not entry or inside(inner.name) or not inner.is_dir()]
-        elif not one.is_file():
+        elif not one.is_file() and os.path.exists(one.path):  # noqa: PTH110
             yield one.path
 
 

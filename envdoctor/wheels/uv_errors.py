@@ -40,6 +40,10 @@ _NETWORK = (
     "error decoding response body",
     "end of file before message length reached",
 )
+_EMPTIED = re.compile(
+    r"Failed to install: \S+ \((?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==[^)]+\)\s+"
+    r"(?:cause|Caused by): failed to read directory `(?P<folder>[^`]+)`: No such file"
+)
 _SOME = "a wheel"
 _BROKEN_ARCHIVE = ("Failed to extract archive", "Invalid zip file", "ZIP structure was truncated", "unexpected EOF")
 
@@ -101,7 +105,8 @@ def _offline(stderr: str) -> Explained | None:
         return None
     absent = missing(stderr)
     what = "==".join(absent) if absent else _what(stderr)
-    return f"{what} is not in uv's cache and --offline forbids to fetch it", "run the same command without --offline"
+    told = "uv was told to stay offline (--offline, UV_OFFLINE or uv.toml)"
+    return f"{what} is not in uv's cache, and {told}", "run the same command with the network allowed"
 
 
 def _other_tags(stderr: str) -> Explained | None:
@@ -112,7 +117,7 @@ def _other_tags(stderr: str) -> Explained | None:
     has = re.findall(r"`([^`]+)`", found["has"])
     wanted = f"{found['wanted']} is" if found["wanted"] else "another is"
     pythons = [f"3.{tag[3:]}" for tag in has if re.fullmatch(r"cp3\d+", tag)]
-    other = f" (`--python {pythons[-1]}`)" if pythons else ""
+    other = f" (Python {pythons[-1]})" if pythons else ""
     return (
         f"{found['name']} {found['version']} has wheels for {', '.join(has)} only, and {wanted} asked for",
         f"ask for one that it has a wheel for{other}, or for another version of it",
@@ -229,12 +234,21 @@ def _damaged(stderr: str) -> Explained | None:
     )
 
 
+def _emptied(stderr: str) -> Explained | None:
+    """Explain a link of the cache that leads nowhere: of a wheel from an index uv fetches it again, of a file not."""
+    found = _EMPTIED.search(stderr)
+    if found is None:
+        return None
+    message = f"uv's cache lists a wheel of {found['name']}, and its folder is gone: {found['folder']}"
+    return message, f"`uv cache clean {found['name']}`, then run it again"
+
+
 def _network(stderr: str) -> Explained | None:
     if not any(sign in stderr for sign in _NETWORK):
         return None
     return (
         f"{_what(stderr)} could not be fetched: {_last_cause(stderr)}",
-        "check the network and the proxy; `--offline` uses only what is in uv's cache and in local folders",
+        "check the network and the proxy; what is in uv's cache or in a local folder needs neither",
     )
 
 
@@ -259,5 +273,6 @@ _RULES: tuple[Callable[[str], Explained | None], ...] = (
     _gone,
     _network,
     _damaged,
+    _emptied,
     _build,
 )

@@ -65,12 +65,12 @@ def _refused(stack: Stack, *options: str) -> tuple[str, str]:
         (
             "cut",
             "plain==3.0 could not be fetched: connection closed before message completed",
-            "check the network and the proxy; `--offline` uses only what is in uv's cache and in local folders",
+            "check the network and the proxy; what is in uv's cache or in a local folder needs neither",
         ),
         (
             "truncated",
             "plain==3.0 could not be fetched: end of file before message length reached",
-            "check the network and the proxy; `--offline` uses only what is in uv's cache and in local folders",
+            "check the network and the proxy; what is in uv's cache or in a local folder needs neither",
         ),
     ],
 )

@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -15,8 +16,10 @@ from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
+from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.preview import Preview, read_log
 from envdoctor.wheels.uv import Uv, UvError
+from envdoctor.wheels.uv_cache import refuse_special
 from envdoctor.wheels.uv_errors import RANGE, missing
 from tests.factories.make_index import Fault, Index, make_index
 from tests.factories.make_venv import make_venv, uv_environment
@@ -105,9 +108,36 @@ def test_a_wheel_with_another_hash(asker: Asker) -> None:
     )
 
 
+def test_a_link_of_the_cache_that_leads_nowhere(asker: Asker) -> None:
+    """Nothing waits at one: a wheel of an index is fetched again, and for one of a folder the cache is cleaned."""
+    cache = Path(asker.uv.environment["UV_CACHE_DIR"])
+    package = LockedPackage(name="thing", version="1.0", hashes=(asker.digest,))
+
+    def emptied() -> Path:
+        (link,) = (path for path in cache.glob("wheels-v*/index/*/thing/1.0-*") if path.is_symlink())
+        folder = link.resolve()
+        shutil.rmtree(folder)
+        refuse_special(cache, [package], copies=True)
+        return folder
+
+    asker.install("thing==1.0")
+    emptied()
+    asker.install("thing==1.0", "--reinstall")
+    asker.uv.run(["cache", "clean", "thing"])
+    from_folder = ("thing==1.0", "--reinstall", "--no-index", "--find-links", str(asker.index.folder))
+    asker.install(*from_folder)
+    folder = emptied()
+    error, message = asker.refused(*from_folder)
+    assert message == f"uv's cache lists a wheel of thing, and its folder is gone: {folder}"
+    assert error.hint == "`uv cache clean thing`, then run it again"
+    asker.uv.run(["cache", "clean", "thing"])
+    asker.install(*from_folder)
+
+
 def test_offline_and_not_in_the_cache(asker: Asker) -> None:
     error, message = asker.refused("thing==1.0", "--offline")
-    assert message == "thing==1.0 is not in uv's cache and --offline forbids to fetch it"
+    told = "uv was told to stay offline (--offline, UV_OFFLINE or uv.toml)"
+    assert message == f"thing==1.0 is not in uv's cache, and {told}"
     assert missing(error.output) == ("thing", "1.0")
 
 

@@ -1,5 +1,7 @@
 """uv's errors as uv really words them, in the words of a restore."""
 
+import re
+
 import pytest
 
 from envdoctor.wheels.uv_errors import explain, missing
@@ -88,7 +90,10 @@ error: Failed to download `thing==1`
     ("stderr", "message"),
     [
         (MISMATCH, f"the wheel of torch==2.13.0+cpu is not the locked one: it hashes to {B}, the lock allows {A}"),
-        (OFFLINE, "boto3==1.42.94 is not in uv's cache and --offline forbids to fetch it"),
+        (
+            OFFLINE,
+            "boto3==1.42.94 is not in uv's cache, and uv was told to stay offline (--offline, UV_OFFLINE or uv.toml)",
+        ),
         (ABSENT, "no configured source has thing 1.0+cpu for this interpreter"),
         (OTHER_PYTHON, "torch 2.13.0+cpu has wheels for cp311 only, and CPython 3.12 is asked for"),
         (
@@ -132,11 +137,13 @@ def test_each_error_has_its_words_and_a_next_step(stderr: str, message: str) -> 
     told, hint = explain(stderr, 2)
     assert told == message
     assert hint
+    # Several commands start uv, and none has every option of another.
+    assert not re.search(r"(?<![\w-])--[a-z]", re.sub("`uv [^`]*`|`pip [^`]*`", "", hint))
 
 
 def test_a_wheel_for_another_python_names_that_python() -> None:
     assert explain(OTHER_PYTHON, 1)[1] == (
-        "ask for one that it has a wheel for (`--python 3.11`), or for another version of it"
+        "ask for one that it has a wheel for (Python 3.11), or for another version of it"
     )
 
 
