@@ -157,7 +157,7 @@ def _left(view: FleetChange, nodes: Iterable[ChangedNode]) -> FleetChange:
 
 
 def _result(view: FleetChange) -> Result:
-    return Result(command=f"fleet {view.kind}", data=view, exit_code=view.exit_code)
+    return Result(command=f"fleet {view.kind}", data=view, exit_code=view.exit_code, elsewhere=True)
 
 
 @contextmanager

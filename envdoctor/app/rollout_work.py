@@ -122,7 +122,7 @@ def going_back(work: Work, fleet: Fleet) -> Work:
     if noted is None:
         raise UsageError(
             "no fleet restore or repair of these nodes and venvs was begun here",
-            "give the nodes and the venv as they were given then; `envdoctor rollback` on a node goes back there",
+            "give the nodes and the venv as they were given then; `rollback` on a node goes back there",
         )
     of_node, known = {}, {}
     for name, venv in fleet.venvs.items():

@@ -12,11 +12,13 @@ from envdoctor.cli import fleet_options as options
 from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import FormatOption, JsonOption, OutputOption
 from envdoctor.cli.output import finish
+from envdoctor.cli.terminal import programs
 from envdoctor.cli.values import ReportFormat
 from envdoctor.errors import UsageError
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.report.style import typable
 from envdoctor.rollout.view import Kind
 
 _ASK = "say which nodes: `--hosts FILE`, `--slurm` or `--ray ADDRESS`"
@@ -35,6 +37,8 @@ class FleetAsked:
     def carry_out(self, kind: Kind, **own: Any) -> ExitCode:
         """Change the nodes, and write what became of them. own: further options, as ChangeOptions has them."""
         result = app.change(Host.current(), kind, self.wishes, replace(self.how, **own), Terminal())
+        # Of what it names this alone is typed on this machine.
+        result = replace(result, data=replace(result.data, undo=typable(result.data.undo, programs)))
         return finish(result, self.output_format, json=self.json, output=self.output)
 
 

@@ -60,7 +60,7 @@ def visit_ray(
     if len(payload) > _LARGEST:
         raise ProbeError(
             f"{len(payload) >> 20} MB are too much to send through Ray's object store",
-            "use `--hosts` or `--slurm`, or copy the snapshot and run `envdoctor cache restore` on each node",
+            "use `--hosts` or `--slurm`, or copy the snapshot and run `cache restore` on each node",
         )
     shells = {errand.node: errand.shell() for errand in errands}
     said, why = _heard(address, interpreter, {"shells": shells}, payload, timeout, errands[0].version)

@@ -130,6 +130,6 @@ def _read(path: Path) -> Before:
         why = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise UsageError(
             f"{path} is not read, which says what nodes had before a change: {why}",
-            f"`rm {quote(str(path))}` forgets that change; `envdoctor rollback` on a node goes back there",
+            f"`rm {quote(str(path))}` forgets that change; `rollback` on a node goes back there",
         ) from error
     return noted

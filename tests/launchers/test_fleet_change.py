@@ -211,7 +211,7 @@ def test_a_rollback_needs_a_change_that_was_begun_here(ssh: Changed) -> None:
     assert (none.code, none.err) == (
         2,
         "error: no fleet restore or repair of these nodes and venvs was begun here\n\n"
-        "hint: give the nodes and the venv as they were given then; `envdoctor rollback` on a node goes back there\n",
+        "hint: give the nodes and the venv as they were given then; `rollback` on a node goes back there\n",
     )
     ssh.lose("n1")
     (ssh.root / "hosts").write_text("n1\n")

@@ -2,6 +2,7 @@
 
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -25,6 +26,14 @@ def program(folder: Path, name: str) -> Path:
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
     return path
+
+
+def only(folder: Path, *names: str) -> dict[str, str]:
+    """Return an environment of its own whose PATH has these programs of this machine and no other."""
+    (folder / "few").mkdir()
+    for name in names:
+        (folder / "few" / name).symlink_to(str(shutil.which(name)))
+    return environment(folder, {"PATH": str(folder / "few")})
 
 
 def found(
@@ -122,7 +131,7 @@ def test_prose_has_it_in_backticks_only() -> None:
 def test_every_command_of_a_report_is_typable(tmp_path: Path) -> None:
     """Text and JSON, from an environment whose PATH has neither program: what is printed starts as it stands."""
     subprocess.run([_BIN / "uv", "venv", "-q", "--python", sys.executable, tmp_path / "v"], check=True)
-    own = environment(tmp_path, {"PATH": "/usr/bin:/bin"})
+    own = only(tmp_path, "sh")
     asked = [_BIN / "envdoctor", "check", tmp_path / "v", "--require", "torch"]
     text = subprocess.run(asked, env=own, capture_output=True, text=True, check=False).stdout
     json = subprocess.run([*asked, "--json"], env=own, capture_output=True, text=True, check=False).stdout
@@ -143,21 +152,32 @@ def test_commands_for_another_machine_keep_the_names(tmp_path: Path) -> None:
     root = tmp_path / "root"
     made = subprocess.run([_BIN / "uv", "venv", "-q", "--python", sys.executable, root / "v"], check=False)
     assert made.returncode == 0
-    own = environment(tmp_path, {"PATH": "/usr/bin:/bin"})
+    own = only(tmp_path, "sh", "python3")
     facts = tmp_path / "facts.json"
     subprocess.run([_BIN / "envdoctor", "fingerprint", root / "v", "-o", facts], env=own, check=True)
     other = tmp_path / "other.json"
     other.write_text(facts.read_text().replace('"hostname": "', '"hostname": "other-'))
-    asked: list[list[str | Path]] = [
-        ["check", "--fingerprint", facts, "--require", "torch"],
-        ["check", "/v", "--root", root, "--require", "torch"],
-        ["fleet", "check", "--files", facts, other],
+    hosts = tmp_path / "hosts"
+    hosts.write_text("node\n")
+    (tmp_path / "few/ssh").write_text('#!/bin/sh\nfor command; do :; done\nexec sh -c "$command"\n')
+    (tmp_path / "few/ssh").chmod(0o755)
+    nodes = ["--hosts", hosts, "--venv", root / "tmp", "--scratch", tmp_path, "--dry-run"]
+    (root / "tmp").mkdir()
+    install = "uv pip install --python /v/bin/python --torch-backend auto torch"
+    asked: list[tuple[list[str | Path], str]] = [
+        (["check", "--fingerprint", facts, "--require", "torch"], install.replace("/v", f"{root}/v")),
+        (["check", "/v", "--root", root, "--require", "torch"], install),
+        (["fleet", "check", "--files", facts, other], "2 nodes over files: one stack"),
+        (["fleet", "repair", *nodes], "name the venv to repair: `envdoctor repair --venv PATH`"),
+        (["fleet", "rollback", *nodes], "as they were given then; `rollback` on a node goes back there"),
     ]
-    for words in asked:
+    for words, told in asked:
         for shape in ((), ("--json",)):
             done = subprocess.run(
                 [_BIN / "envdoctor", *words, *shape], env=own, capture_output=True, text=True, check=False
             )
-            assert done.returncode in (0, 1), done.stderr
-            assert str(_BIN) not in done.stdout
-            assert words[0] == "fleet" or "uv pip install " in done.stdout
+            assert told in (done.stdout or done.stderr)
+            # What undoes it on all nodes is typed here.
+            undo = f'"undo": "{_BIN}/envdoctor fleet rollback '
+            assert (undo in done.stdout) == ("repair" in words and bool(shape))
+            assert str(_BIN) not in done.stdout.replace(undo, "") + done.stderr

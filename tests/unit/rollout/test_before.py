@@ -194,5 +194,5 @@ def test_what_was_noted_and_cannot_be_read_is_not_passed_over(tmp_path: Path) ->
         back(fleet_of(tmp_path, "n1"))
     assert caught.value.message.startswith(f"{path} is not read, which says what nodes had before a change: ")
     assert caught.value.hint == (
-        f"`rm {shlex.quote(str(path))}` forgets that change; `envdoctor rollback` on a node goes back there"
+        f"`rm {shlex.quote(str(path))}` forgets that change; `rollback` on a node goes back there"
     )
