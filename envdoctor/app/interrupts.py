@@ -37,10 +37,14 @@ class Account:
         """Return the same after an error. A venv that somebody else put there holds nothing of this command."""
         return "nothing was swapped" if isinstance(error, AnotherVenvError) else self.state
 
-    def told(self, error: RestoreError) -> RestoreError:
-        """Return the error with what the venv is now."""
-        kind = AnotherVenvError if isinstance(error, AnotherVenvError) else RestoreError
-        return kind(f"{error.message}\n{self.after(error)}", error.hint)
+    @contextmanager
+    def told_with_errors(self) -> Iterator[None]:
+        """Raise a RestoreError of the block with what the venv is now."""
+        try:
+            yield
+        except RestoreError as error:
+            kind = AnotherVenvError if isinstance(error, AnotherVenvError) else RestoreError
+            raise kind(f"{error.message}\n{self.after(error)}", error.hint) from error
 
 
 @contextmanager

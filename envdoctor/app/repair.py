@@ -7,7 +7,7 @@ from envdoctor.app.result import Dialog, Result
 from envdoctor.app.shown_plan import StateOnDisk, digest_of, refuse_both, refuse_unfinished, why_refused
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import Interrupted, RestoreError
+from envdoctor.errors import Interrupted
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
@@ -90,7 +90,8 @@ def _repair(request: RepairRequest, wishes: RepairOptions, host: Host, dialog: D
         prepared = replace(prepared, shown=prepared.shown.with_entries(store, host))
         if not dialog.agreed(f"Repair {prepared.plan.target}?"):
             raise Interrupted(f"declined\n{account.state}")
-    done = _carry_out(prepared, dialog, account)
+    with account.told_with_errors(), dialog.listening() as listen:
+        done = carry_out(prepared, listen)
     return Result(command="repair", data=replace(planned, status="repaired", done=done))
 
 
@@ -98,11 +99,3 @@ def _nothing_to_reinstall(prepared: PreparedRepair) -> Result:
     status: Status = "not repaired" if prepared.before else "nothing to repair"
     code = ExitCode.RESTORE_FAILED if prepared.before else ExitCode.OK
     return Result(command="repair", data=RepairResult(status=status, prepared=prepared), exit_code=code)
-
-
-def _carry_out(prepared: PreparedRepair, dialog: Dialog, account: Account) -> Exchanged[Repaired]:
-    try:
-        with dialog.listening() as listen:
-            return carry_out(prepared, listen)
-    except RestoreError as error:
-        raise account.told(error) from error

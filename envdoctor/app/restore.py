@@ -7,7 +7,7 @@ from envdoctor.app.result import Dialog, Result
 from envdoctor.app.shown_plan import StateOnDisk, digest_of, refuse_both, refuse_unfinished, why_refused
 from envdoctor.app.unasked import refuse_found_above
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.errors import Interrupted, RestoreError
+from envdoctor.errors import Interrupted
 from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import frozen, replace
@@ -114,7 +114,8 @@ def _restore(request: RestoreRequest, wishes: RestoreOptions, host: Host, dialog
         prepared = replace(prepared, shown=prepared.shown.with_entries(store, host))
         if not dialog.agreed(f"Restore {prepared.plan.target}?"):
             raise Interrupted(f"declined\n{account.state}")
-    done = _carry_out(prepared, dialog, account)
+    with account.told_with_errors(), dialog.listening() as listen:
+        done = carry_out(prepared, listen)
     done = replace(done, recovered=(*recovered, *done.recovered))
     back = _put_back(prepared)
     return Result(command="restore", data=replace(planned, status="restored", restored=done, sources_put_back=back))
@@ -165,11 +166,3 @@ def _put_back(prepared: PreparedRestore) -> int:
     if prepared.plan.sources:
         put_back(prepared.request.file, prepared.plan.sources, prepared.host.environ)
     return len(prepared.plan.sources)
-
-
-def _carry_out(prepared: PreparedRestore, dialog: Dialog, account: Account) -> Restored:
-    try:
-        with dialog.listening() as listen:
-            return carry_out(prepared, listen)
-    except RestoreError as error:
-        raise account.told(error) from error

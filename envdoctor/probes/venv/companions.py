@@ -10,12 +10,11 @@ from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.distributions import Distributions
-from envdoctor.probes.venv.enforced import Enforced, enforced
+from envdoctor.probes.venv.enforced import TABLE_ROW, Enforced, enforced
 from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.version_file import constants
 
 TABLE = "transformers/dependency_versions_table.py"
-_ROW = pattern(r'^[ \t]*"(?P<name>[A-Za-z0-9._-]+)":[ \t]*"(?P<requirement>[^"\n]+)",?[ \t]*$', re.MULTILINE)
 _PEFT = pattern(r"""^MIN_PEFT_VERSION = ['"]([0-9.]+)['"]""", re.MULTILINE)
 _MAXIMUM = 256 * 1024
 _BUILDS = ("torchvision", "torchaudio")
@@ -76,7 +75,7 @@ def _windows(table: Path) -> tuple[Window, ...]:
         text = read_regular(table, _MAXIMUM).decode("utf-8", "replace")
     except OSError as error:
         raise ProbeError(f"{table}: {error.strerror or error}") from error
-    rows = [Window(name=match["name"], requirement=match["requirement"]) for match in _ROW.finditer(text)]
+    rows = [Window(name=match["name"], requirement=match["requirement"]) for match in TABLE_ROW.finditer(text)]
     if not any(row.name == "peft" for row in rows):
         rows += _peft(table.parent / "integrations/peft.py")
     return tuple(rows)

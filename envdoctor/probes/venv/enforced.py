@@ -19,7 +19,7 @@ from envdoctor.standards.names import normalized
 from envdoctor.standards.need import parse_need
 
 _MAXIMUM = 1024 * 1024
-_ROW = pattern(r'^[ \t]*"(?P<name>[A-Za-z0-9._-]+)":[ \t]*"(?P<requirement>[^"\n]+)",?[ \t]*$', re.MULTILINE)
+TABLE_ROW = pattern(r'^[ \t]*"(?P<name>[A-Za-z0-9._-]+)":[ \t]*"(?P<requirement>[^"\n]+)",?[ \t]*$', re.MULTILINE)
 _CHECKED = pattern(
     r"^pkgs_to_check_at_runtime\s*=\s*(?:\[(?P<list>[^\]]{0,4096})\]|\"(?P<words>[^\"]{0,4096})\"\.split\(\))",
     re.MULTILINE,
@@ -96,7 +96,7 @@ def _hugging_face(item: Distribution) -> Iterator[Enforced]:
     if checked is None:
         return
     names = re.findall(r"[A-Za-z0-9._-]+", checked["list"] or checked["words"] or "")
-    rows = {row["name"]: row["requirement"] for row in _ROW.finditer(_text(path.with_name(_TABLE)))}
+    rows = {row["name"]: row["requirement"] for row in TABLE_ROW.finditer(_text(path.with_name(_TABLE)))}
     for name in names:
         need = parse_need(rows.get(name, ""))
         if need is not None and need.specifier and need.name not in _OPTIONAL:
