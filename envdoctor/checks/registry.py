@@ -19,7 +19,7 @@ from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import AreaLine, AreaState, Skipped, Verdict, Waived, order_by_cause
 from envdoctor.model.wording import counted
 
-if TYPE_CHECKING:  # as in case.py
+if TYPE_CHECKING:  # as in context.py
     import re
 
     from envdoctor.model.profile import Waiver

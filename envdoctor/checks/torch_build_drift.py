@@ -27,7 +27,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.shadowing import Shadowing
 
-if TYPE_CHECKING:  # as in case.py
+if TYPE_CHECKING:  # as in context.py
     from envdoctor.model.profile import TorchWanted
 
 CODE = "ED404"

@@ -27,7 +27,7 @@ _PLAIN_SIGNS = {"ok": "+", "note": "i", "warning": "!", "error": "x", "unknown":
 # And the marks that turn the direction of text, behind which a name can read as another, or that separate lines.
 _UNPRINTABLE = pattern("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _QUOTED = pattern("`[^`]*`")
-# Where a shell takes a word as a program: at the begin, behind another command, behind variables that are set for it.
+# Where a shell takes a word as a program: first, behind another command, behind variables that are set for it.
 _PROGRAM = pattern(r"(?P<before>(?:^|(?:&&|\|\||;) )(?:[A-Z_]+=(?:'[^']*'|[^\s'])* )*)(?P<name>uv|envdoctor|sudo) ")
 _NOT_OURS = pattern(
     rf"\x1b\[(?:0|{'|'.join(sorted(set(_SGR.values())))})m|[\n\t]|([\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff])"
