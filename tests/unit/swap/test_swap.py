@@ -13,7 +13,7 @@ from envdoctor.app.interrupts import Account
 from envdoctor.errors import RestoreError
 from envdoctor.swap import durable, journal, swap
 from envdoctor.swap.journal import JournalEntry
-from envdoctor.swap.shown import ShownVenv
+from envdoctor.swap.shown import AnotherVenvError, ShownVenv
 from envdoctor.swap.store import BackupStore, locked, remove_tree
 
 SIGNED = f"{os.getpid()} {Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.uname().nodename}\n"
@@ -301,10 +301,12 @@ def test_a_venv_that_somebody_else_put_there_is_not_called_this_commands(tmp_pat
     store = BackupStore.of(tmp_path / "venv")
     shown, account = ShownVenv.of(store), Account(store, "the restored stack")
     store.target.mkdir()
-    with pytest.raises(RestoreError) as caught:
+    with pytest.raises(AnotherVenvError) as caught, account.told_with_errors():
         shown.refuse_another(store)
-    assert account.told(caught.value).message == (
+    assert caught.value.message == (
         f"{store.target} has appeared since the plan was made, and nothing else is changed than what was shown\n"
         "nothing was swapped"
     )
-    assert account.told(RestoreError("too late", "")).message == f"too late\n{store.target} holds the restored stack"
+    with pytest.raises(RestoreError) as late, account.told_with_errors():
+        raise RestoreError("too late", "")
+    assert late.value.message == f"too late\n{store.target} holds the restored stack"
