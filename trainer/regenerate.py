@@ -3,10 +3,12 @@
 A drafter learns what its target would say, so a data set's own responses are replaced: every turn of the assistant is
 generated again, after the turns that were generated before it. Each becomes a row of tokens, {"input_ids", "loss_mask",
 "conversation"}, exactly as the target saw and said it, so no template has to render it again. Rows are appended as they
-are made; a run that was stopped goes on with the same command.
+are made; a run that was stopped goes on with the same command. What decides them is in FILE.settings.json beside them:
+with another target or temperature the rows of two would be one file, so that is refused.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import time
@@ -22,7 +24,8 @@ from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
 from trainer.errors import ConfigError, DataError, OutputError, TrainerError
 from trainer.runtime.shutdown import StopRequest
-from trainer.writing import Lines, leave, say, say_error, writing
+from trainer.target_files import target_digest
+from trainer.writing import Lines, leave, locked, say, say_error, write_whole, writing
 
 _QUIET_SECONDS = 2.0
 _GO_ON = "make room or name another file; the same command goes on"
@@ -94,13 +97,25 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> int:
             raise ConfigError(f"{name}: {value}", f"use at least {low}")
     if not config.target.path or not config.data.path:
         raise ConfigError("--target and --data: both are needed", "name the target's folder and the conversations")
-    done = _done(options.out)
+    taken = f"--out {options.out}: another process writes there"
+    with locked(options.out, taken, "wait until it has ended, or give another file"):
+        return _appended(config, options)
+
+
+def _appended(config: TrainConfig, options: argparse.Namespace) -> int:
+    done, whole = _held(options.out)
+    settings = _settings(config, options)
+    if done:
+        _require_same(options.out, settings)
     talks = list(_talks(config, done))
+    _cut(options.out, whole)
     say(f"{len(talks):,} conversations to regenerate, {len(done):,} there already")
     say(f"loading torch and the target, then {options.batch} conversations at a time: progress follows each")
     from trainer.generate import Generator  # noqa: PLC0415 - torch is imported behind the gate
 
     generator = Generator(config, options.temperature, options.max_tokens)
+    if not done:
+        write_whole(_beside(options.out), json.dumps(settings, indent=1) + "\n", _GO_ON)
     with closing(Lines(options.out, _GO_ON)) as lines:
         started, tokens = time.monotonic(), 0
         for finished, (talk, rows) in enumerate(_regenerated(talks, generator, options.batch), start=1):
@@ -138,17 +153,15 @@ def _regenerated(talks: Sequence[_Talk], generator: Any, batch: int) -> Iterator
 
 
 def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
-    skip, named = config.data.bad_rows == "skip", dict[str, Path]()
+    skip, seen = config.data.bad_rows == "skip", set[Path]()
     for path in config.data.path:
         for file in files_of(Path(path)):
-            # A row's origin, by which a stopped run knows what it has, names the file without its folder.
-            if file.name in named:
-                raise ConfigError(
-                    f"--data: {named[file.name]} and {file} have one name, by which their rows are told apart",
-                    "rename one, or run the command once for each with an --out of its own",
-                )
-            named[file.name] = file
-            for origin, raw in raw_rows(file):
+            if file in seen:
+                raise ConfigError(f"--data: {file} is given twice", "give each file once")
+            seen.add(file)
+            for place, raw in raw_rows(file):
+                # Files of one name in several folders are told apart by the path, as --data gave it.
+                origin = f"{file}:{place.rpartition(':')[2]}"
                 if origin in done:
                     continue
                 try:
@@ -160,13 +173,63 @@ def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
                         raise
 
 
-def _done(out: Path) -> set[str]:
-    """Return the origins that a file already has, and cut off a last conversation that was not finished.
+def _settings(config: TrainConfig, options: argparse.Namespace) -> dict[str, object]:
+    """Return flag or key -> its value, of all that decides a response besides its conversation."""
+    target = config.target
+    template = Path(target.chat_template) if target.chat_template else None
+    # A template that cannot be read is told once the target is loaded.
+    text = template.read_bytes() if template is not None and template.is_file() else b""
+    return {
+        "--target": [target_digest(Path(target.path)), target.path], "--temperature": options.temperature,
+        "--max-tokens": options.max_tokens, "run.seed": config.run.seed,
+        "target.chat_template": [hashlib.sha256(text).hexdigest()[:16], target.chat_template],
+        "target.template_arguments": list(target.template_arguments),
+    }  # fmt: skip
 
-    Raises DataError, and changes nothing, for a file that has anything but rows of this command.
+
+def _beside(out: Path) -> Path:
+    return out.with_name(f"{out.name}.settings.json")
+
+
+def _require_same(out: Path, settings: Mapping[str, object]) -> None:
+    """Raise ConfigError for the first setting that is not the one that the rows of `out` were made with."""
+    place = _beside(out)
+    try:
+        before = json.loads(place.read_text(encoding="utf-8"))
+        kept = {name: before[name] for name in settings}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError(
+            f"--out {out}: has rows, and {place} does not say what made them", "give another file"
+        ) from error
+    for name, value in settings.items():
+        if _same(name, kept[name]) != _same(name, value):
+            raise ConfigError(
+                f"{name}: {_shown(name, value)}, and the rows of {out} were made with {_shown(name, kept[name])}",
+                f"give {name} as it was to go on, or another --out",
+            )
+
+
+_BY_DIGEST = {"--target", "target.chat_template"}
+"""Settings with [digest, path]: what was moved is still the same."""
+
+
+def _same(name: str, value: Any) -> object:
+    return value[0] if name in _BY_DIGEST and isinstance(value, list) else value
+
+
+def _shown(name: str, value: Any) -> str:
+    if name in _BY_DIGEST and isinstance(value, list):
+        return f"{value[1] or 'none'} ({value[0]})"
+    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+
+
+def _held(out: Path) -> tuple[set[str], int]:
+    """Return the origins that a file already has, and its bytes without a last conversation that was not finished.
+
+    Raises DataError for a file that has anything but rows of this command.
     """
     if not out.exists():
-        return set()
+        return set(), 0
     found: set[str] = set()
     held = whole = 0
     try:
@@ -184,10 +247,13 @@ def _done(out: Path) -> set[str]:
                     whole = held
     except OSError as error:
         raise OutputError(f"--out {out}: cannot be read: {error.strerror or error}", "give another file") from error
+    return found, whole
+
+
+def _cut(out: Path, size: int) -> None:
     with writing(out, _GO_ON):
-        if whole != out.stat().st_size:
-            os.truncate(out, whole)
-    return found
+        if out.exists() and size != out.stat().st_size:
+            os.truncate(out, size)
 
 
 def _own(line: bytes) -> dict[str, Any] | None:

@@ -30,6 +30,8 @@ from trainer.presets import preset
 from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.steps import DrafterStep, OpenDoor
 from trainer.target import SharedWeights, Target
+from trainer.target_files import target_digest
+from trainer.writing import locked
 
 ROOT = Path(__file__).resolve().parents[2]
 CPU = torch.device("cpu")
@@ -242,7 +244,7 @@ def test_responses_are_the_targets_own_and_a_stopped_run_goes_on(
     rows = [json.loads(line) for line in out.read_text().splitlines()]
     # A row a turn: the second one's prompt holds what the target said in the first.
     assert [(row["origin"], row["last"]) for row in rows] == [
-        (f"talks.jsonl:{line}", last) for line in range(1, 5) for last in (False, True)
+        (f"{data}:{line}", last) for line in range(1, 5) for last in (False, True)
     ]
     for one, two in zip(rows[::2], rows[1::2], strict=True):
         assert two["conversation"][:2] == one["conversation"]
@@ -251,7 +253,7 @@ def test_responses_are_the_targets_own_and_a_stopped_run_goes_on(
         assert one["input_ids"][-len(said) :] == said
     whole = out.read_text()
     # A kill in the middle of a write: half a conversation and half a line.
-    out.write_text(whole[: whole.index('"talks.jsonl:3"') + 400])
+    out.write_text(whole[: whole.index(f'"{data}:3"') + 400])
     assert regenerate.main(command) == 0
     assert out.read_text() == whole
     assert regenerate.main(command) == 0
@@ -267,18 +269,64 @@ def test_responses_are_the_targets_own_and_a_stopped_run_goes_on(
     assert capsys.readouterr().err.splitlines()[-1] == "interrupted; whole rows were kept: the same command goes on"
 
 
-def test_files_of_one_name_are_refused(target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_of_one_name_are_told_apart_and_settings_are_kept(
+    cache: Path, target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
     places = [tmp_path / name for name in ("one", "two")]
     for place in places:
         place.mkdir()
         talks(place / "talks.jsonl", 1)
-    command = [*SMOKE, "--target", str(target_folder), "--out", str(tmp_path / "own.jsonl")]
-    assert regenerate.main([*command, *(word for place in places for word in ("--data", str(place)))]) == 2
-    assert capsys.readouterr().err.splitlines()[-2:] == [
-        f"error: --data: {places[0]}/talks.jsonl and {places[1]}/talks.jsonl have one name, by which their rows are"
-        " told apart",
-        "hint: rename one, or run the command once for each with an --out of its own",
+    out = tmp_path / "own.jsonl"
+    data = [word for place in places for word in ("--data", str(place))]
+    command = [*SMOKE, "--target", str(target_folder), "--out", str(out), "--max-tokens", "4", *data]
+
+    def refused(*flags: str) -> list[str]:
+        before = out.read_bytes()
+        assert regenerate.main([*command, *flags]) == 2
+        assert out.read_bytes() == before
+        return capsys.readouterr().err.splitlines()[-2:]
+
+    assert regenerate.main(command) == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert [row["origin"] for row in rows] == [f"{place}/talks.jsonl:1" for place in places]
+    # A row less, as a killed run leaves it, and the end of another: it goes on from there.
+    whole = out.read_text()
+    out.write_text(whole.splitlines(keepends=True)[0] + '{"origin": "')
+    assert refused("--data", str(places[0])) == [
+        f"error: --data: {places[0]}/talks.jsonl is given twice", "hint: give each file once",
+    ]  # fmt: skip
+    assert regenerate.main(command) == 0
+    assert out.read_text() == whole
+    # With anything else the rows of two would be one file.
+    out.write_text(whole + '{"origin": "')
+    assert refused("--temperature", "0.5") == [
+        f"error: --temperature: 0.5, and the rows of {out} were made with 0.0",
+        "hint: give --temperature as it was to go on, or another --out",
     ]
+    assert refused("--max-tokens", "5")[0] == f"error: --max-tokens: 5, and the rows of {out} were made with 4"
+    assert refused("--set", "run.seed=3")[0] == f"error: run.seed: 3, and the rows of {out} were made with 0"
+    assert refused("--set", "target.template_arguments=['a=1']")[0] == (
+        f"error: target.template_arguments: a=1, and the rows of {out} were made with none"
+    )
+    tuned, moved = tmp_path / "tuned", tmp_path / "moved"
+    for copy in (tuned, moved):
+        shutil.copytree(target_folder, copy)
+    config = json.loads((tuned / "config.json").read_text())
+    (tuned / "config.json").write_text(json.dumps({**config, "rope_theta": 5.0}))
+    assert refused("--target", str(tuned))[0] == (
+        f"error: --target: {tuned} ({target_digest(tuned)}), and the rows of {out} were made with {target_folder}"
+        f" ({target_digest(target_folder)})"
+    )
+    assert regenerate.main([*command, "--target", str(moved)]) == 0
+    with locked(out, "", ""):
+        assert refused() == [
+            f"error: --out {out}: another process writes there", "hint: wait until it has ended, or give another file",
+        ]  # fmt: skip
+    (tmp_path / "own.jsonl.settings.json").write_text("[]")
+    assert refused() == [
+        f"error: --out {out}: has rows, and {out}.settings.json does not say what made them", "hint: give another file",
+    ]  # fmt: skip
 
 
 def no_room(*_: object, **__: object) -> None:
@@ -317,10 +365,10 @@ def test_responses_without_room_keep_what_is_written(
         f"error: 1 responses side by side: {full}",
         "hint: lower --batch or --max-tokens; what is written stays, and the command goes on from there",
     ]
-    assert [json.loads(line)["origin"] for line in out.read_text().splitlines()] == ["talks.jsonl:1"]
+    assert [json.loads(line)["origin"] for line in out.read_text().splitlines()] == [f"{data}:1"]
     assert regenerate.main(command) == 0
     rows = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [(row["origin"], row["last"]) for row in rows] == [("talks.jsonl:1", True), ("talks.jsonl:2", True)]
+    assert [(row["origin"], row["last"]) for row in rows] == [(f"{data}:1", True), (f"{data}:2", True)]
 
 
 @pytest.mark.parametrize(
@@ -362,7 +410,7 @@ def test_a_file_with_anything_else_is_not_cut(tmp_path: Path, content: bytes, li
     out = tmp_path / "mine.json"
     out.write_bytes(content)
     with pytest.raises(DataError) as caught:
-        regenerate._done(out)
+        regenerate._held(out)
     assert (caught.value.message, caught.value.hint) == (
         f"--out {out}: line {line} is not a row of this command", "give another file",
     )  # fmt: skip
@@ -374,13 +422,14 @@ def test_what_a_killed_run_left_behind_whole_rows_is_cut(tmp_path: Path, kept: i
     out = tmp_path / "own.jsonl"
     half = OWN.replace(b"a:1", b"a:2").replace(b"true", b"false")
     out.write_bytes(OWN + half + half[:kept])
-    assert regenerate._done(out) == {"a:1"}
+    assert regenerate._held(out) == ({"a:1"}, len(OWN))
+    regenerate._cut(out, len(OWN))
     assert out.read_bytes() == OWN
 
 
 def test_an_out_that_is_a_folder_is_told(tmp_path: Path) -> None:
     with pytest.raises(OutputError) as caught:
-        regenerate._done(tmp_path)
+        regenerate._held(tmp_path)
     assert caught.value.message == f"--out {tmp_path}: cannot be read: Is a directory"
 
 
