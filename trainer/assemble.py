@@ -29,7 +29,7 @@ from trainer.objectives import Objective, choose_vocabulary
 from trainer.sections import LossConfig
 from trainer.shared_weights import load_shared
 from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
-from trainer.target_files import stop_tokens, target_digest
+from trainer.target_files import stop_tokens, target_digest, whole_digest
 from trainer.target_loading import weights_index
 from trainer.tensor_parallel import TensorGroup, split_plan
 
@@ -107,7 +107,7 @@ class Parts:
             return None
         longest, dtype = config.data.buckets[-1], working_dtype(device)
         about = {
-            "target_files": target_digest(self.target_path), "rows": self.rows.digest,
+            "target_files": whole_digest(self.target_path), "rows": self.rows.digest,
             "layer_ids": list(self.layer_ids), "width": self.width, "dtype": str(dtype), "longest": longest,
             "fp8": config.target.fp8,
         }  # fmt: skip

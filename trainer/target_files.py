@@ -4,13 +4,20 @@ import functools
 import hashlib
 import json
 import os
+import re
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from trainer.errors import TargetModelError
+from trainer.writing import ROOM_TO_KEEP, kept_folder, one_at_a_time, say, write_whole
 
 _SAMPLES = 64
 _SAMPLE = 64 * 1024
+_PART = 1 << 24
+_QUIET_SECONDS = 2.0
+_SHA256 = re.compile("[0-9a-f]{64}")
 
 
 @functools.cache
@@ -32,6 +39,50 @@ def target_digest(folder: Path) -> str:
                 weights.seek((size - _SAMPLE) * place // (_SAMPLES - 1) if size > _SAMPLE else 0, os.SEEK_SET)
                 told.update(weights.read(_SAMPLE))
     return told.hexdigest()[:16]
+
+
+def whole_digest(folder: Path) -> str:
+    """Return a digest of config.json and of every byte of the safetensors files.
+
+    Each file is read once: its sha256 is kept in the user's cache under its device, inode, size and time of change.
+    """
+    told = hashlib.sha256()
+    for file in [folder / "config.json", *sorted(folder.glob("*.safetensors"))]:
+        if file.is_file():
+            told.update(f"{file.name} {_kept(file)}\n".encode())
+    return told.hexdigest()[:16]
+
+
+def _kept(file: Path) -> str:
+    place = kept_folder("targets")
+    with one_at_a_time(place / ".lock"):
+        state = _state(file)
+        kept = place / hashlib.sha256(state.encode()).hexdigest()[:32]
+        with suppress(OSError, ValueError):
+            if _SHA256.fullmatch(found := kept.read_text(encoding="utf-8")):
+                return found
+        digest = _read_through(file)
+        # A file that was written meanwhile may have another content under this state.
+        if _state(file) == state:
+            write_whole(kept, digest, ROOM_TO_KEEP)
+        return digest
+
+
+def _state(file: Path) -> str:
+    found = file.stat()
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+
+
+def _read_through(file: Path) -> str:
+    told, size, done, spoke = hashlib.sha256(), file.stat().st_size, 0, time.monotonic()
+    with file.open("rb", buffering=0) as weights:
+        while part := weights.read(_PART):
+            told.update(part)
+            done += len(part)
+            if time.monotonic() - spoke > _QUIET_SECONDS:
+                spoke = time.monotonic()
+                say(f"features: reading {file} once for its sha256, {done / 1e9:,.1f} of {size / 1e9:,.1f} GB")
+    return told.hexdigest()
 
 
 def stop_tokens(folder: Path, config: Any) -> tuple[int, ...]:

@@ -137,6 +137,27 @@ def locked(file: Path, taken: str, cure: str) -> Iterator[BinaryIO]:
         yield held
 
 
+ROOM_TO_KEEP = "make room, or set XDG_CACHE_HOME to a folder that can be written"
+
+
+def kept_folder(name: str) -> Path:
+    """Return the folder of this name in the user's cache, made where it is missing; raises OutputError."""
+    place = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "envdoctor" / name
+    with writing(place, ROOM_TO_KEEP):
+        place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+@contextmanager
+def one_at_a_time(lock: Path) -> Iterator[None]:
+    """Let one process of a host do something; the others then find what it kept."""
+    with ExitStack() as stack:
+        with writing(lock, ROOM_TO_KEEP):
+            held = stack.enter_context(lock.open("w"))
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
 def folder_bytes(place: Path) -> int:
     """Return the bytes of the files under `place`; what another run removes meanwhile is not counted."""
 

@@ -1,6 +1,7 @@
 """The feature cache: the same loss bit for bit, whole shards only, nothing damaged read, its bound kept."""
 
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -17,6 +18,7 @@ from trainer.data import feature_cache
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter, require_room, sweep
 from trainer.errors import ConfigError
 from trainer.target import Target
+from trainer.target_files import target_digest, whole_digest
 from trainer.writing import folder_bytes, write_whole
 
 # 384 rows of the embedded corpus in batches of 128 rows: four batches an epoch, three epochs.
@@ -334,3 +336,46 @@ def test_what_another_run_sweeps_while_a_shard_is_closed_stays(tmp_path: Path, m
     writer.flush()
     assert swept == [[".partial"], [".features", ".partial"]]
     assert sorted(FeatureReader(made).entries) == [0, 1, 2]
+
+
+def test_a_byte_that_samples_miss_is_another_key_and_a_file_is_read_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    one, other = tmp_path / "one", tmp_path / "other"
+    for place in (one, other):
+        place.mkdir()
+        (place / "config.json").write_text("{}")
+        with (place / "model.safetensors").open("wb") as file:
+            file.truncate(32 << 20)
+            # Between two of the 64 samples of 64 kB.
+            file.seek(300_000)
+            file.write(place.name.encode())
+    assert target_digest(one) == target_digest(other)
+    digest = whole_digest(one)
+    assert digest != whole_digest(other)
+    kept = tmp_path / "cache" / "envdoctor" / "targets"
+    names = sorted(file.name for file in kept.iterdir())
+    assert len(names) == 5  # the lock, and two files of each
+    wanted = hashlib.sha256((one / "model.safetensors").read_bytes()).hexdigest()
+    assert wanted in {(kept / name).read_text() for name in names}
+    # Known by its inode, size and time: it is not read again, under another name neither.
+    (one / "model.safetensors").rename(one / "model-1.safetensors")
+    (one / "model-1.safetensors").rename(one / "model.safetensors")
+    with monkeypatch.context() as patch:
+        patch.setattr("trainer.target_files._read_through", lambda file: pytest.fail(str(file)))
+        assert whole_digest(one) == digest
+    # What was kept damaged, and a file that was written again, are read; slowly, that is said.
+    for name in names:
+        (kept / name).write_text("x")
+    monkeypatch.setattr("trainer.target_files._QUIET_SECONDS", -1.0)
+    assert whole_digest(one) == digest
+    assert (
+        capsys.readouterr().err.splitlines()[1:]
+        == [f"features: reading {one}/model.safetensors once for its sha256, 0.0 of 0.0 GB"] * 2
+    )
+    with (one / "model.safetensors").open("r+b") as file:
+        file.seek(300_000)
+        file.write(b"x")
+    os.utime(one / "model.safetensors", ns=(0, 7))
+    assert whole_digest(one) not in {digest, whole_digest(other)}

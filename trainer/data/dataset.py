@@ -5,13 +5,10 @@ A row is a conversation (`trainer/data/conversation.py` says which shapes are re
 the line; with `data.bad_rows = "skip"` it is left out and counted.
 """
 
-import fcntl
 import hashlib
 import json
-import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +18,7 @@ from trainer.data.conversation import SHAPE, conversation_of
 from trainer.data.files import files_of, raw_rows, unreadable
 from trainer.data.rows import Row, question
 from trainer.errors import DataError
-from trainer.writing import say, whole, write_whole, writing
+from trainer.writing import ROOM_TO_KEEP, kept_folder, one_at_a_time, say, whole, write_whole
 
 _FORM = 2
 """Raised with every change of what is kept of a row."""
@@ -29,7 +26,6 @@ _BATCH = 512
 """Rows a record batch of the kept file."""
 _EXAMPLES = 3
 _QUIET_SECONDS = 2.0
-_ROOM = "make room, or set XDG_CACHE_HOME to a folder that can be written"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +98,7 @@ def read_rows(paths: Sequence[Path], encoder: Encoder, vocabulary: int, *, skip:
         before = len(made)
         for file in files_of(path):
             digest = _digest(file, encoder, vocabulary, skip=skip)
-            with _one_at_a_time(digest):
+            with one_at_a_time(kept_folder("rows") / f"{digest}.lock"):
                 made.append(_kept(file, digest, encoder, vocabulary, skip=skip))
             digests.append(f"{file.name} {made[-1].digest}")
         groups.append(sum(len(each.table) for each in made[before:]))
@@ -140,7 +136,7 @@ def _digest(file: Path, encoder: Encoder, vocabulary: int, *, skip: bool) -> str
 
 
 def _kept(file: Path, digest: str, encoder: Encoder, vocabulary: int, *, skip: bool) -> _Made:
-    place = _folder() / f"{digest}.arrow"
+    place = kept_folder("rows") / f"{digest}.arrow"
     report = place.with_suffix(".json")
     if place.is_file() and report.is_file():
         try:
@@ -175,7 +171,7 @@ def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: i
     bad: list[str] = []
     count = 0
     digest = hashlib.sha256()
-    with whole(place, _ROOM) as partial, partial.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
+    with whole(place, ROOM_TO_KEEP) as partial, partial.open("wb") as sink, pa.ipc.new_stream(sink, schema) as writer:
         held: list[dict[str, Any]] = []
         before, talk, asks = "", -1, 0
         for row in _usable(file, encoder, vocabulary, bad, skip=skip):
@@ -192,7 +188,7 @@ def _make(file: Path, place: Path, report: Path, encoder: Encoder, vocabulary: i
                 held.clear()
         writer.write_batch(pa.RecordBatch.from_pylist(held, schema=schema))
     told = {"rows": count, "digest": digest.hexdigest(), "skipped": len(bad), "examples": bad[:_EXAMPLES]}
-    write_whole(report, json.dumps(told), _ROOM)
+    write_whole(report, json.dumps(told), ROOM_TO_KEEP)
 
 
 def _usable(file: Path, encoder: Encoder, vocabulary: int, bad: list[str], *, skip: bool) -> Iterator[Row]:
@@ -242,21 +238,3 @@ def _tokens(raw: Mapping[str, Any], vocabulary: int, origin: str) -> Row:
     talk = raw.get("origin")
     flags = [int(flag) for flag in wanted]
     return Row(ids=ids, wanted=flags, origin=origin, talk=talk if isinstance(talk, str) else "")
-
-
-def _folder() -> Path:
-    base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "envdoctor" / "rows"
-    with writing(base, _ROOM):
-        base.mkdir(parents=True, exist_ok=True)
-    return base
-
-
-@contextmanager
-def _one_at_a_time(name: str) -> Iterator[None]:
-    """Let one worker of a host tokenise; the others then find what it kept."""
-    lock = _folder() / f"{name}.lock"
-    with ExitStack() as stack:
-        with writing(lock, _ROOM):
-            held = stack.enter_context(lock.open("w"))
-        fcntl.flock(held, fcntl.LOCK_EX)
-        yield
