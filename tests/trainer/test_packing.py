@@ -94,6 +94,51 @@ def _settings(target_folder: Path, **data: object) -> Parts:
     )  # fmt: skip
 
 
+def test_a_teacher_says_of_a_position_what_the_target_says_there_of_the_document_alone(
+    cache: Path, target_folder: Path
+) -> None:
+    assert cache.is_dir()
+    parts = assemble(
+        build("cpu-smoke", [
+            preset("cpu-smoke"),
+            {"target": {"path": str(target_folder)}, "run": {"evaluate": 0, "compile": "off"},
+             "loss": {"kind": "kl"}, "data": {"buckets": [64, 128], "pack": True, "tokens": 256}},
+        ])
+    )  # fmt: skip
+    target = parts.load_target(CPU)
+    batch = parts.maker(pin=False).make(parts.plan.batch(0))
+    assert batch.packed is not None
+    features = TargetStep(target, parts.config.run, OpenDoor()).run(batch)
+    step = DrafterStep(
+        parts.drafter(CPU), target.shared, parts.config.drafter, parts.mask_token, parts.config.run, OpenDoor(),
+        parts.objective,
+    )  # fmt: skip
+    given: list[torch.Tensor] = []
+    teacher = step._teacher
+    step._teacher = lambda *those: given.append(teacher(*those)) or given[0]  # type: ignore[method-assign]
+    assert step.run(batch, features).loss_sum > 0
+    predicted = batch.shape.width - 1
+    (told,) = given
+    logits = (told @ target.shared.head.t()).view(*batch.anchors.shape, predicted, -1)
+    # The reference: the whole target over one document, as transformers computes it.
+    alone = AutoModelForCausalLM.from_pretrained(target_folder, dtype=torch.float32).eval()
+    compared = 0
+    for line, members in enumerate(parts.plan.batch(0).layout):
+        at = 0
+        for member in members:
+            ids = torch.tensor([list(parts.rows[member].ids)])
+            with torch.no_grad():
+                own = alone(ids).logits[0]
+            for block, anchor in enumerate(batch.anchors[line].tolist()):
+                if at <= anchor < at + ids.shape[1]:
+                    # Position k of the block is the token at anchor + k, which the one before it predicts.
+                    there = own[anchor - at : ids.shape[1] - 1][:predicted]
+                    torch.testing.assert_close(logits[line, block, : len(there)], there, rtol=1e-3, atol=1e-3)
+                    compared += len(there)
+            at += ids.shape[1]
+    assert compared > 100
+
+
 def test_documents_in_company_learn_what_they_learn_alone(cache: Path, target_folder: Path) -> None:
     assert cache.is_dir()
     together = _settings(target_folder, pack=True, tokens=256)
