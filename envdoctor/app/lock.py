@@ -70,6 +70,8 @@ def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
     _refuse_names(target, wishes.form)
     if target is not None and target.exists() and target.samefile(path):
         raise UsageError(f"the lock would replace {path}, which it is made of", "name another output")
+    if wishes.with_gate and target is None:
+        raise UsageError("--with-gate puts a wheel beside the lock, which is not a file", "name one: `--output FILE`")
     kept = _pins(target, wishes.upgrade)
     platforms = _platforms(wishes, host, dialog)
     wanted = locking.LockRequest(
@@ -87,7 +89,7 @@ def lock(wishes: LockOptions, host: Host, dialog: Dialog) -> Result:
         raise UsageError(
             f"{path} asks for nothing here, and nothing was written", "name what the stack is to have in it"
         )
-    gate = _kept_gate(target) if wishes.with_gate else None
+    gate = _kept_gate(target) if wishes.with_gate and target is not None else None
     content = _content(resolved, made, gate, wishes.form, locking.head_of(target))
     pinned = locked(made, gate) if gate else made
     data = Locked(form=wishes.form, lock=pinned, content=content, file=str(target) if target else "")
@@ -149,9 +151,7 @@ def _write(target: Path, content: str) -> None:
         ) from error
 
 
-def _kept_gate(target: Path | None) -> LockedWheel:
-    if target is None:
-        raise UsageError("--with-gate puts a wheel beside the lock, which is not a file", "name one: `--output FILE`")
+def _kept_gate(target: Path) -> LockedWheel:
     # The folder has the profile's name, and a lock that of its profile.
     return keep_wheel(beside(target, target.stem.removeprefix("pylock.")))
 

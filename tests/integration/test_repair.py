@@ -455,4 +455,5 @@ def test_a_printed_reinstall_removes_nothing_of_the_users_own(stack: Stack) -> N
     told = [finding["remediation"] for finding in json.loads(answer.out)["findings"]]
     commands = [command for remedy in told for command in remedy["commands"]]
     again = "--reinstall-package nvidia-nccl-cu12 nvidia-nccl-cu12==2.1"
-    assert commands == [f"uv pip install --python FOLDER/venv/bin/python --no-deps {again}"]
+    sources = "--no-index --find-links FOLDER/wheels"  # what pip is told here, which uv does not read
+    assert commands == [f"uv pip install --python FOLDER/venv/bin/python {sources} --no-deps {again}"]
