@@ -98,7 +98,9 @@ def _run(config: TrainConfig, options: argparse.Namespace) -> int:
     if not config.target.path or not config.data.path:
         raise ConfigError("--target and --data: both are needed", "name the target's folder and the conversations")
     taken = f"--out {options.out}: another process writes there"
-    with locked(options.out, taken, "wait until it has ended, or give another file"):
+    # Not the file itself: it may lie among the data, and a refused command leaves none behind.
+    lock = options.out.with_name(f".{options.out.name}.lock")
+    with locked(lock, taken, "wait until it has ended, or give another file"):
         return _appended(config, options)
 
 
@@ -156,9 +158,9 @@ def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
     skip, seen = config.data.bad_rows == "skip", set[Path]()
     for path in config.data.path:
         for file in files_of(Path(path)):
-            if file in seen:
+            if file.resolve() in seen:
                 raise ConfigError(f"--data: {file} is given twice", "give each file once")
-            seen.add(file)
+            seen.add(file.resolve())
             for place, raw in raw_rows(file):
                 # Files of one name in several folders are told apart by the path, as --data gave it.
                 origin = f"{file}:{place.rpartition(':')[2]}"

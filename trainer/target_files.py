@@ -70,7 +70,7 @@ def _kept(file: Path) -> str:
 
 def _state(file: Path) -> str:
     found = file.stat()
-    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns}"
+    return f"{found.st_dev} {found.st_ino} {found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}"
 
 
 def _read_through(file: Path) -> str:

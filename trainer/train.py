@@ -26,7 +26,7 @@ from trainer.launch import orphaned, under_launcher
 from trainer.metrics import Journal, Progress
 from trainer.runtime import data_parallel, inline, processes, threads
 from trainer.runtime.loop import Outcome
-from trainer.runtime.meetings import connect, end_alike
+from trainer.runtime.meetings import connect, end_alike, meet
 from trainer.runtime.session import Session
 from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_TRAINING, StopRequest
 from trainer.tracking import Tracker, require_packages
@@ -70,7 +70,9 @@ def _rank(config: TrainConfig) -> int:
 
 def _train(arguments: Arguments, stop: StopRequest) -> int:
     """Train, where this is the process that writes as the only one that does so in this folder."""
+    launched = arguments.config.launched and under_launcher()
     if _rank(arguments.config):
+        meet()  # nothing of this run is written where rank 0 is refused
         return _trained(arguments, stop)
     lock = arguments.output / ".lock"
     holder = ""
@@ -82,6 +84,8 @@ def _train(arguments: Arguments, stop: StopRequest) -> int:
             held.truncate(0)
             held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
             held.flush()
+        if launched:
+            meet()
         return _trained(arguments, stop)
 
 

@@ -73,7 +73,9 @@ def _configured(environ: Mapping[str, str], home: Path, cwd: Path, prefix: Path)
         else:
             options += [part for place in places for part in (option, place)]
     options += [part for name in pip.trusted_hosts for part in ("--allow-insecure-host", name)]
-    if pip.extra_index_urls:
+    if "UV_DEFAULT_INDEX" in hidden:
+        options = []  # with the others alone, a name could be taken from an index that the user did not mean
+    elif pip.extra_index_urls:
         options += ["--index-strategy", "unsafe-best-match"]
     login = f"uv does not read pip's configuration, and what may be a secret is not printed: set {' and '.join(hidden)}"
     return WheelSources(own=True, options=tuple(options), login=login if hidden else "")

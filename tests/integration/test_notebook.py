@@ -51,6 +51,9 @@ def outputs(incident: Incident, tmp_path_factory: pytest.TempPathFactory) -> lis
     kernel = {"argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"], "display_name": "here"}
     (kernels / "kernel.json").write_text(json.dumps(kernel | {"language": "python"}))
     before = dict(os.environ)
+    # Where wheels come from is this user's own, and in printed commands: the other report has none of it either.
+    for name in [name for name in before if name.startswith(("PIP_", "UV_", "XDG_"))]:
+        del os.environ[name]
     os.environ |= {"JUPYTER_DATA_DIR": str(home / "share/jupyter"), "JUPYTER_RUNTIME_DIR": str(home / "run")}
     os.environ |= {"IPYTHONDIR": str(home / "ipython"), "HOME": str(home)}
     os.environ |= {"TORCHINDUCTOR_CACHE_DIR": str(home / "inductor"), "TRITON_CACHE_DIR": str(home / "triton")}

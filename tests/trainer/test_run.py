@@ -527,6 +527,13 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_lives(
                 f"error: --output {output}: another run writes there (process 7 on there)",
                 "hint: wait until it has ended, or give another folder",
             ]
+        # Of a run of several processes rank 0 alone looks; the other one writes nothing either.
+        ranks = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "1")
+        _, said = ranks.communicate(timeout=180)
+        assert ranks.returncode == 2
+        assert [line for line in said.splitlines() if line.startswith("error: ")] == [
+            f"error: rank 0: --output {output}: another run writes there (process 7 on there)"
+        ]
         assert [path.name for path in output.iterdir()] == [".lock"]
         first.kill()
     # The lock went with the process: what is said now is about the checkpoints.

@@ -319,7 +319,7 @@ def test_files_of_one_name_are_told_apart_and_settings_are_kept(
         f" ({target_digest(target_folder)})"
     )
     assert regenerate.main([*command, "--target", str(moved)]) == 0
-    with locked(out, "", ""):
+    with locked(out.with_name(".own.jsonl.lock"), "", ""):
         assert refused() == [
             f"error: --out {out}: another process writes there", "hint: wait until it has ended, or give another file",
         ]  # fmt: skip

@@ -152,7 +152,8 @@ def test_commands_for_another_machine_keep_the_names(tmp_path: Path) -> None:
     root = tmp_path / "root"
     made = subprocess.run([_BIN / "uv", "venv", "-q", "--python", sys.executable, root / "v"], check=False)
     assert made.returncode == 0
-    own = only(tmp_path, "sh", "python3")
+    own = only(tmp_path, "sh")
+    (tmp_path / "few/python3").symlink_to(os.path.realpath(sys.executable))
     facts = tmp_path / "facts.json"
     subprocess.run([_BIN / "envdoctor", "fingerprint", root / "v", "-o", facts], env=own, check=True)
     other = tmp_path / "other.json"
