@@ -121,6 +121,7 @@ def reader(tool: Path, tmp_path_factory: pytest.TempPathFactory) -> Reader:
     for name in ("n1", "n2", "n3"):
         code, said = made.types(f"envdoctor fingerprint -o {name}.json")
         assert code == 0, said
+    (folder / ".venv-train").symlink_to(".venv")  # the one that `make run` builds
     shutil.copytree(folder, made.kept, symlinks=True)
     return made
 
