@@ -47,6 +47,10 @@ def features(ports: list[str], folders: list[Path]) -> None:
     dist.destroy_process_group()
 
 
+def _bytes(model: torch.nn.Module) -> int:
+    return sum(each.nbytes for held in (model.parameters(), model.buffers()) for each in held)
+
+
 def _compared(folder: Path, group: TensorGroup, ids: torch.Tensor, rows: Packed) -> dict[str, Any]:
     def loaded(*, last: bool, group: TensorGroup | None = None) -> Target:
         return Target.load(folder, LAYERS, CPU, torch.float32, last=last, group=group)
@@ -69,7 +73,7 @@ def _compared(folder: Path, group: TensorGroup, ids: torch.Tensor, rows: Packed)
         "size": float(whole.features(ids).abs().max()),
         "breaks": dict(counters),
         "place": group.place,
-        "bytes": [sum(each.numel() * 4 for each in target.model.parameters()) for target in (whole, split)],
+        "bytes": [_bytes(target.model) for target in (whole, split)],
         "foretold": [weight_bytes(folder, size, 4) for size in (1, 2)],
         "exchanged": _exchanged(group, ids, rows),
     }
