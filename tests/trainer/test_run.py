@@ -213,6 +213,7 @@ def test_threads_train_the_bits_of_one_worker(cache: Path, straight: Path, tmp_p
     told_alike(output, straight, {"target-0": STEPS, "target-1": STEPS})
 
 
+@pytest.mark.giant
 def test_three_drafters_train_the_bits_of_one_worker_too(cache: Path, tmp_path: Path) -> None:
     assert cache.is_dir()
     # Of three sums the order matters, of two it does not.
