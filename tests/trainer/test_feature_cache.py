@@ -90,7 +90,9 @@ def test_later_epochs_come_from_disk_with_the_same_loss_bit_for_bit(
     assert not list(place.glob("*.partial"))
 
 
-@pytest.mark.parametrize("runtime", ["processes", "threads", "data-parallel"])
+@pytest.mark.parametrize(
+    "runtime", [pytest.param("processes", marks=pytest.mark.giant), "threads", "data-parallel"], ids=str
+)
 def test_workers_share_a_cache_with_the_same_weights_bit_for_bit(cache: Path, tmp_path: Path, runtime: str) -> None:
     assert cache.is_dir()
     command = [*RUN, "--set", "run.save_every=12", "--steps", "6", "--drafters", "2", "--output"]
