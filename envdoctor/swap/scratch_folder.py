@@ -7,7 +7,7 @@ import fcntl
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from envdoctor.swap.store import BackupStore, own_lock, remove_tree
@@ -67,12 +67,11 @@ def _new(store: BackupStore) -> tuple[Path, int]:
 def _hold(folder: Path, how: int = 0) -> int:
     """Return the descriptor of a folder's lock, held. Raises FileNotFoundError where the folder went meanwhile."""
     path = folder / _LOCK
-    descriptor = own_lock(path)
-    try:
+    with ExitStack() as until_held:
+        descriptor = own_lock(path)
+        until_held.callback(os.close, descriptor)
         fcntl.flock(descriptor, fcntl.LOCK_EX | how)
         if os.fstat(descriptor).st_nlink == 0:
-            raise FileNotFoundError(path)  # noqa: TRY301 - the descriptor is closed for it too
-    except BaseException:
-        os.close(descriptor)
-        raise
+            raise FileNotFoundError(path)
+        until_held.pop_all()
     return descriptor
