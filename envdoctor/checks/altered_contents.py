@@ -2,8 +2,7 @@
 
 What it finds:
     With `--deep`: files of the size their RECORD states whose hash is another. Where the file is one that uv linked
-    from its cache, it says so: the cache holds the altered bytes too. Bytecode that Python never compares with its
-    source (PEP 552, unchecked hash) and that is of another source is reported as well.
+    from its cache, it says so: the cache holds the altered bytes too.
 
 Why it matters:
     A hot fix edited into site-packages, a failing disk, a torn write: the import goes on and does something else. uv
@@ -17,7 +16,6 @@ Fix:
     Clean the distribution out of uv's cache first (`uv cache clean NAME`), then force-reinstall it.
 """
 
-import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
@@ -25,14 +23,12 @@ from envdoctor.analysis.damage import file_tokens, listed
 from envdoctor.analysis.remedies import reinstall_command, restore_or, through_cache
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.venv.bytecode import StaleBytecode
 from envdoctor.probes.venv.deep_files import AlteredFile, DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 
 CODE = "ED207"
 NAME = "altered-contents"
 AREA = "Installed files"
-_SHOWN = 4
 
 
 def deep_files(case: CheckContext) -> DeepFiles:
@@ -50,33 +46,6 @@ def run(case: CheckContext) -> Iterator[Finding]:
         by_owner.setdefault(item.owner, []).append(item)
     for owner, items in sorted(by_owner.items()):
         yield _finding(case, owner, items)
-    stale: dict[str, list[StaleBytecode]] = {}
-    # Two metadata folders of one distribution list the same module.
-    for found in dict.fromkeys(deep_files(case).stale_bytecode):
-        stale.setdefault(found.owner, []).append(found)
-    yield from (_stale(owner, found) for owner, found in sorted(stale.items()))
-
-
-def _stale(owner: str, items: list[StaleBytecode]) -> Finding:
-    one = len(items) == 1
-    return Finding(
-        code=CODE,
-        name=NAME,
-        severity="error",
-        confidence="high",
-        title=f"{owner}: Python runs the bytecode of {counted(len(items), 'module')}, and it is not of "
-        f"{'its' if one else 'their'} source",
-        subject=owner,
-        evidence=(
-            *(f"{item.bytecode}: made from another {item.source.rpartition('/')[2]}" for item in items[:_SHOWN]),
-            *((f"and {len(items) - _SHOWN} more",) if len(items) > _SHOWN else ()),
-            "its header says unchecked hash (PEP 552): Python never compares it with the source",
-        ),
-        remediation=Remediation(
-            text="Delete the bytecode; Python compiles the source again",
-            commands=(f"rm {' '.join(shlex.quote(item.bytecode) for item in items)}",),
-        ),
-    )
 
 
 def _finding(case: CheckContext, owner: str, items: list[AlteredFile]) -> Finding:

@@ -15,6 +15,7 @@ from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.machine.gpu import Gpu
 from envdoctor.probes.machine.platform import Platform
+from envdoctor.probes.venv.bytecode import BytecodeState
 from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
@@ -63,7 +64,9 @@ def _files(case: CheckContext) -> str:
     locked = sum(fault.kind == "not executable" for fault in faults)
     deep = case.facts.get(DeepFiles)
     altered = len(deep.altered) if deep else 0
-    how = f"by hash ({deep.without_hash + deep.bytecode} without one)" if deep else "by size"
+    how = "by size"
+    if deep:
+        how = f"by hash ({deep.without_hash + deep.bytecode} without one){_bytecode(deep.bytecode_state)}"
     compiled = len(sourceless(case))
     disputed = [item for item in files.contested if len({claim.owner for claim in item.claims}) > 1]
     if not faults and not altered and not disputed and not compiled:
@@ -77,6 +80,11 @@ def _files(case: CheckContext) -> str:
     parts += [f"{counted(compiled, 'module')} without source"] if compiled else []
     parts += [f"{len(disputed)} with two owners"] if disputed else []
     return f"{counted(total, 'file')}: {', '.join(parts)}"
+
+
+def _bytecode(state: BytecodeState) -> str:
+    read = f", {counted(state.whole, 'bytecode file')} read" if state.whole else ""
+    return f"{read}, {counted(state.unread, 'bytecode file')} not read: {state.reason}" if state.unread else read
 
 
 def _libraries(case: CheckContext) -> str:

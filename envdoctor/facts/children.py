@@ -35,15 +35,17 @@ def start_child(
 
 
 def run_child(
-    command: Sequence[str | Path], *, timeout: float | None = None, **options: Any
+    command: Sequence[str | Path], given: bytes | None = None, *, timeout: float | None = None, **options: Any
 ) -> "subprocess.CompletedProcess[Any]":
     """Run a program to its end, as subprocess.run with `capture_output` does; it does not outlive this process.
 
-    Raises OSError and TimeoutExpired; whatever ends the wait, the program is killed first.
+    given: what it reads from standard input. Raises OSError and TimeoutExpired; whatever ends the wait, the program is
+    killed first.
     """
-    given = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
-    with start_child(command, **given) as process, on_failure(lambda: kill(process)):
-        out, err = process.communicate(timeout=timeout)
+    stdin = subprocess.DEVNULL if given is None else subprocess.PIPE
+    piped = {"stdin": stdin, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    with start_child(command, **piped) as process, on_failure(lambda: kill(process)):
+        out, err = process.communicate(given, timeout=timeout)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 

@@ -15,7 +15,7 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import usable
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
-from envdoctor.probes.venv.record_rows import BYTECODE
+from envdoctor.probes.venv.record_rows import is_bytecode
 from envdoctor.probes.venv.records import index
 from envdoctor.stack.verify import verify
 from envdoctor.standards.names import normalized
@@ -122,7 +122,7 @@ def _item(reading: Reading, at: int, item: Distribution, problems: Mapping[tuple
         files=tuple(
             _file(reading, item.site, path, stated, problems.get((item.name, path), ""))
             for path, stated, _ in rows
-            if path != record and not path.endswith(BYTECODE)
+            if path != record and not is_bytecode(path)
         ),
         conflicts=tuple(_conflicts(reading, item.name)),
         requires=tuple(sorted(_required(reading, item))),

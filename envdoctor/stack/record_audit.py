@@ -11,7 +11,7 @@ from envdoctor.probes.venv.digest_memo import content_key, key_of
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.own_packages import own_packages
-from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
+from envdoctor.probes.venv.record_rows import is_bytecode, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.stack.owner_graph import Graph, RecordRow, graph
 from envdoctor.stack.verify import Verified
@@ -77,7 +77,7 @@ def _entries(items: Sequence[Distribution], records: RecordIndex, own: Sequence[
         for at in own
         for path, _, size in records.rows.get(at, ())
         # Bytecode is rewritten by every interpreter; its absence says nothing.
-        if not path.endswith(BYTECODE)
+        if not is_bytecode(path)
     ]
 
 
@@ -94,7 +94,7 @@ def _bad(
             bad.add((items[item.owner].name, _inner(items[item.owner].site, item.row[0], prefix)))
     for full, claims in records.contested.items():
         digest = _digest(compared, full)
-        if digest and not full.endswith(BYTECODE):
+        if digest and not is_bytecode(full):
             bad |= {
                 (items[at].name, full.removeprefix(prefix))
                 for at, row in claims

@@ -18,7 +18,7 @@ from envdoctor.probes.venv.installed_files import FileFault, InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.known_files import looking_at_known
 from envdoctor.probes.venv.own_packages import own_packages
-from envdoctor.probes.venv.record_rows import BYTECODE
+from envdoctor.probes.venv.record_rows import is_bytecode
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.swap.store import STORE
@@ -178,7 +178,7 @@ def _of_rows(items: Sequence[Distribution], records: RecordIndex, own: set[int])
 
 
 def _may_lack_hash(path: str, folder: str) -> bool:
-    return path.endswith(BYTECODE) or path in [f"{folder}/{name}" for name in _UNHASHED]
+    return is_bytecode(path) or path in [f"{folder}/{name}" for name in _UNHASHED]
 
 
 def _of_files(reading: Reading, items: Sequence[Distribution], own: set[int]) -> Iterator[Discrepancy]:

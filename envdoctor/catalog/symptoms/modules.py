@@ -284,11 +284,12 @@ MODULES: tuple[Symptom, ...] = (
         text="EOFError: marshal data too short",
         anchors=("marshal data too short", "bad marshal data", "bad magic number in"),
         pattern=r"marshal data too short|bad marshal data|bad magic number in '[\w.]{1,200}'",
-        meaning="Python reads bytecode (a .pyc) that is cut, damaged or of another Python. `check` reads no bytecode.",
+        meaning="Python reads bytecode (a .pyc) that is cut, damaged or of another Python.",
         causes=(
+            ("ED209", "`check --deep` names the file and its owner"),
             ("", "`find VENV/lib/ -type f -path '*/__pycache__/*.pyc' -delete`; Python writes it again"),
             ("ED202", "a .pyc is in the place of its source, and is of another Python"),
         ),
-        commands=("envdoctor check",),
+        commands=("envdoctor check --deep",),
     ),
 )

@@ -10,6 +10,7 @@ from envdoctor.probes.venv import digest_memo, uv_cache
 from envdoctor.probes.venv.digest_memo import content_key
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests, FileToHash, Hashing, usable
+from envdoctor.probes.venv.record_rows import is_bytecode
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.rows import Fields
 
@@ -95,7 +96,7 @@ class RecordComparison:
                     self.read += 1
                     self.read_bytes += digest_memo.size_of(key)
             elif not key:
-                self.bytecode += path.endswith(".pyc")
+                self.bytecode += is_bytecode(path)
             elif not stated:
                 self.without_hash += 1
                 self.file_bytes -= digest_memo.size_of(key)

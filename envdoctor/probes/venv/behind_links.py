@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution
-from envdoctor.probes.venv.record_rows import BYTECODE, CODE_FILE, recorded_size
+from envdoctor.probes.venv.record_rows import CODE_FILE, is_bytecode, recorded_size
 from envdoctor.probes.venv.records import RecordIndex
 from envdoctor.probes.venv.rows import Fields
 
@@ -41,7 +41,7 @@ def behind_links(items: Sequence[Distribution], records: RecordIndex, prefix: st
     """Yield what is behind each link. prefix: with a final slash."""
     for (at, link), listed in records.behind.items():
         item = items[at]
-        rows = [row for row in listed if not row[0].endswith(BYTECODE)]
+        rows = [row for row in listed if not is_bytecode(row[0])]
         sizes = {row[0]: _size(f"{item.site}/{row[0]}") for row in rows}
         yield BehindLink(
             owner=item.name,

@@ -12,7 +12,7 @@ from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import FileDigests
 from envdoctor.probes.venv.importers import importer_of, lone_module
 from envdoctor.probes.venv.namespaces import is_namespace
-from envdoctor.probes.venv.record_rows import BYTECODE
+from envdoctor.probes.venv.record_rows import is_bytecode
 from envdoctor.probes.venv.records import RecordIndex, Row, index
 
 
@@ -57,7 +57,7 @@ def contested_paths(reading: Reading) -> DisputedPaths:
 
 def told_by_rows(reading: Reading) -> bool:
     """Tell whether the RECORDs alone say all of it: all that list a path state the same bytes."""
-    return all(path.endswith(BYTECODE) or _equal(claims) for path, claims in index(reading).contested.items())
+    return all(is_bytecode(path) or _equal(claims) for path, claims in index(reading).contested.items())
 
 
 def _equal(claims: Sequence[tuple[int, Row]]) -> bool:
@@ -82,7 +82,7 @@ def _contested(
     found: list[Contested] = []
     equal = 0
     for full, claims in records.contested.items():
-        if full.endswith(BYTECODE):
+        if is_bytecode(full):
             continue
         if _equal(claims):
             equal += 1

@@ -5,7 +5,7 @@ import os
 from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.loading.comparison import Mismatch, comparison
-from envdoctor.probes.venv.bytecode import StaleBytecode, stale_bytecode
+from envdoctor.probes.venv.bytecode import BytecodeState
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.uv_cache import UvCache
@@ -46,18 +46,21 @@ class DeepFiles:
     without_hash: int
     """Rows that state none (RECORD itself, signatures): there is nothing to compare them with."""
     bytecode: int
-    """Rows of .pyc files, which every interpreter may rewrite; not compared."""
+    """Rows of .pyc files in __pycache__, which every interpreter may rewrite; not compared with a hash."""
     altered: tuple[AlteredFile, ...]
     unverified: tuple[Unverified, ...]
     notes: tuple[str, ...]
     """What kept digests of earlier runs from being used, or these from being remembered."""
-    stale_bytecode: tuple[StaleBytecode, ...] = ()
-    """What Python runs in place of a source that it was not compiled from."""
+    bytecode_state: BytecodeState = BytecodeState()
+    """What Python runs in place of a source."""
 
 
 def probe(reading: Reading) -> DeepFiles:
     """Say how the comparison went. Missing files and files of another size are `InstalledFiles`' to tell."""
-    reading.fact(InstalledFiles)
+    from envdoctor.probes.venv.used_bytecode import bytecode_state  # noqa: PLC0415 - every check imports this module
+
+    files = reading.fact(InstalledFiles)
+    sourceless = [(fault.owner, f"{reading.target.prefix / fault.path}c") for fault in files.faults if fault.compiled]
     compared = comparison(reading)
     return DeepFiles(
         files=compared.files,
@@ -66,7 +69,7 @@ def probe(reading: Reading) -> DeepFiles:
         altered=tuple(_Altered(reading).of(item) for item in compared.altered),
         unverified=tuple(_unverified(reading, item) for item in compared.unverified),
         notes=tuple(compared.digests.memo.notes),
-        stale_bytecode=tuple(stale_bytecode(reading)),
+        bytecode_state=bytecode_state(reading, sourceless),
     )
 
 

@@ -74,9 +74,9 @@ def settled(key: bytes, read_ns: int) -> bool:
     return memo_file.settled(modified, read_ns) and memo_file.settled(changed, read_ns)
 
 
-def load(prefix: Path, host: Host) -> DigestMemo:
+def load(prefix: Path, host: Host, kind: str = "digests") -> DigestMemo:
     """Read the memo of an environment; one that is damaged counts as empty, and a note says so."""
-    path = memo_path("digests", prefix, host)
+    path = memo_path(kind, prefix, host)
     memo = DigestMemo(path=path)
     try:
         memo.known = _parse(read_own(path, _MAXIMUM_MEMO))

@@ -14,7 +14,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.second_process import ChildsWork, beside
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
-from envdoctor.probes.venv.record_rows import BYTECODE
+from envdoctor.probes.venv.record_rows import BYTECODE, is_bytecode
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.rows import Fields, paths_and_sizes
 
@@ -81,7 +81,7 @@ def _plain(folder: str, rows: Sequence[Fields]) -> tuple[int, list[Fields]]:
     site = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for number, (path, recorded) in enumerate(paths_and_sizes(rows)):
-            if path.endswith(BYTECODE):
+            if path.endswith(BYTECODE) and is_bytecode(path):
                 continue
             try:
                 status = stat_at(path, dir_fd=site)

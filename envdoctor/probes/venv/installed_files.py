@@ -23,7 +23,7 @@ from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.known_files import known_rows
 from envdoctor.probes.venv.obstacles import Obstacle, filled_folders, in_the_way, obstacles
 from envdoctor.probes.venv.parsing import unparsable
-from envdoctor.probes.venv.record_rows import BYTECODE, recorded_size
+from envdoctor.probes.venv.record_rows import is_bytecode, recorded_size
 from envdoctor.probes.venv.records import RecordIndex, index
 from envdoctor.probes.venv.rows import Fields, largest
 from envdoctor.probes.venv.script_options import is_program, only_options_added
@@ -244,7 +244,7 @@ def _owner(
     try:
         for path, stated, recorded in looked.odd if looked else rows:
             # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
-            if path.endswith(BYTECODE) and not (bytecode and stated):
+            if is_bytecode(path) and not (bytecode and stated):
                 continue
             try:
                 status = stat_at(path, dir_fd=site)

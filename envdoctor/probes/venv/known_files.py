@@ -17,7 +17,7 @@ from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.digest_memo import pack_content_key
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.first_look import KIND_AND_READABLE, PLAIN
-from envdoctor.probes.venv.record_rows import BYTECODE
+from envdoctor.probes.venv.record_rows import BYTECODE, is_bytecode
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.rows import Fields
 
@@ -109,7 +109,7 @@ def _seen(
     site = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for number, (path, stated, recorded) in enumerate(rows):
-            if "/bin/" not in path and not path.endswith(BYTECODE):
+            if "/bin/" not in path and not (path.endswith(BYTECODE) and is_bytecode(path)):
                 try:
                     status = stat_at(path, dir_fd=site)
                 except (OSError, ValueError):

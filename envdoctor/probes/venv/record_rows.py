@@ -12,7 +12,15 @@ _DIGITS = 20
 CODE_FILE = pattern(r"\.(?:py|so)(?:\.\d+)*$")
 """Ends of paths of what an import reads."""
 BYTECODE = (".pyc", "/__pycache__")
-"""Ends of paths that say nothing about a distribution: bytecode, and the folders that virtualenv lists for it."""
+"""Ends of the paths of which `is_bytecode` is to be asked."""
+
+
+def is_bytecode(path: str) -> bool:
+    """Tell paths that say nothing about a distribution: what interpreters write, and the folders virtualenv lists.
+
+    A .pyc beside the sources is the wheel's own: no interpreter writes one there.
+    """
+    return path.endswith(BYTECODE) and "__pycache__" in path
 
 
 def parse_rows(data: bytes) -> tuple[list[Fields], list[int] | None]:

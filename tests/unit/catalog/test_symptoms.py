@@ -309,7 +309,7 @@ def test_the_remedy_for_damaged_bytecode_heals_and_follows_no_link(tmp_path: Pat
     broken = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     (found,) = recognize(broken.stderr, {})
     assert found.text == "EOFError: marshal data too short"
-    remedy = found.causes[0][2].split("`")[-2]
+    remedy = found.causes[1][2].split("`")[-2]
     subprocess.run(["sh", "-c", remedy], cwd=tmp_path, check=True)
     healed = subprocess.run(command, env=path, capture_output=True, text=True, check=False)
     assert (healed.stdout, kept.exists()) == ("[1, 2, 3]\n", True)

@@ -157,9 +157,10 @@ def test_a_hash_that_is_none_is_said(venv: Venv, stated: str) -> None:
 
 
 def test_rows_without_a_hash_and_bytecode_are_counted(venv: Venv) -> None:
-    (venv.site_packages / "thing/__init__.cpython-311.pyc").write_bytes(b"abc")
+    (venv.site_packages / "thing/__pycache__").mkdir()
+    (venv.site_packages / "thing/__pycache__/__init__.cpython-311.pyc").write_bytes(b"abc")
     record = venv.dist_info("thing") / "RECORD"
-    rewrite(record, record.read_text() + f"thing/__init__.cpython-311.pyc,{record_hash(b'other')},3\n")
+    rewrite(record, record.read_text() + f"thing/__pycache__/__init__.cpython-311.pyc,{record_hash(b'other')},3\n")
     found = _deep(venv)
     assert (found.altered, found.without_hash, found.bytecode) == ((), 1, 1)
 
