@@ -19,12 +19,12 @@ EnvdoctorError                 message + hint + exit code
 import errno
 import os
 import sys
+from collections.abc import Mapping
 
 from envdoctor.exitcodes import ExitCode
 
 _SHOWN = 200
 """Characters of a path that are shown where it is longer."""
-_OF_A_PLACE = {errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENAMETOOLONG}
 
 
 class EnvdoctorError(Exception):
@@ -73,6 +73,22 @@ class ProbeError(EnvdoctorError):
     exit_code = ExitCode.UNKNOWN
 
 
+_FULL = (UsageError, "make room on its file system; `df -h` says how full each is")
+_FAILS = (ProbeError, "its file system fails: `dmesg` says why, and a network file system may have to be mounted again")
+_OF_A_PLACE: Mapping[int, tuple[type[EnvdoctorError], str] | None] = {
+    errno.EACCES: None,
+    errno.EPERM: None,
+    errno.ELOOP: (UsageError, "name another path"),
+    errno.ENAMETOOLONG: (UsageError, "name a shorter path"),
+    errno.EROFS: (UsageError, "name a place that can be written; this one is mounted read-only"),
+    errno.ENOSPC: _FULL,
+    errno.EDQUOT: _FULL,
+    errno.EIO: _FAILS,
+    errno.ESTALE: _FAILS,
+}
+"""Errors about a path -> what they are and what to do; None where permissions decide that."""
+
+
 class CacheError(EnvdoctorError):
     """A snapshot of a compile cache is foreign, damaged or forged, or a warm-up did not warm."""
 
@@ -103,31 +119,45 @@ class FetchError(EnvdoctorError):
     exit_code = ExitCode.RESTORE_FAILED
 
 
-def closed_place(error: BaseException) -> UsageError | None:
-    """Return an error of the system about a path that this user may not use or that leads nowhere, as bad input.
+def closed_place(error: BaseException) -> EnvdoctorError | None:
+    """Return an error of the system about a path that cannot be used, by its errno; None for any other exception.
 
-    None for any other exception, and where this user may read and write there: then permissions are not why.
-    `Path.is_dir` and its like raise these before Python 3.14.
+    What this user may not do is bad input, a file system that fails is "could not tell". `Path.is_dir` and its like
+    raise these before Python 3.14.
     """
-    if not isinstance(error, OSError) or error.errno not in _OF_A_PLACE or not isinstance(error.filename, str):
+    if (
+        not isinstance(error, OSError)
+        or error.errno is None
+        or error.errno not in _OF_A_PLACE
+        or not isinstance(error.filename, str | bytes)
+    ):
         return None
-    path = os.path.abspath(error.filename)  # noqa: PTH100 - links are not followed
+    path = os.path.abspath(os.fsdecode(error.filename))  # noqa: PTH100 - links are not followed
+    to = os.fsdecode(error.filename2) if isinstance(error.filename2, str | bytes) else ""
     shown = path if len(path) <= _SHOWN else f"{path[:_SHOWN]}…"
-    message = f"{shown}: {error.strerror}"
-    if error.errno == errno.ENAMETOOLONG:
-        return UsageError(message, "name a shorter path")
-    if error.errno == errno.ELOOP:
-        return UsageError(message, "name another path")
+    message = f"{shown}{f' -> {to}' if to else ''}: {error.strerror}"
+    if kind := _OF_A_PLACE[error.errno]:
+        return kind[0](message, kind[1])
+    places = [path, *([os.path.abspath(to)] if to else [])]  # noqa: PTH100 - as above
+    for refused in filter(None, map(_refused, places)):
+        return UsageError(f"{message}: {refused[0]}", refused[1])
+    folders = dict.fromkeys(map(os.path.dirname, places))
+    return UsageError(
+        f"{message}: not by their permissions; a sticky folder, the server of a network file system, a mount option or "
+        "a security module may refuse it",
+        f"run envdoctor as the owner of {' and '.join(folders)}, or name another place",
+    )
+
+
+def _refused(path: str) -> tuple[str, str] | None:
+    """Return what of that path its permissions keep from this user, and what lets it through."""
     parts = path.split("/")
     above = ("/".join(parts[:length]) or "/" for length in range(1, len(parts)))
     closed = next((folder for folder in above if not os.access(folder, os.X_OK)), "")
+    there, folder = os.path.lexists(path), os.path.dirname(path)  # noqa: PTH120 - links are not followed
     if closed:
-        return UsageError(
-            f"{message}: this user may not enter {closed}",
-            f"run envdoctor as the owner of {closed}, or let this user enter it",
-        )
-    there, folder = os.path.lexists(path), os.path.dirname(path)  # noqa: PTH120 - as above
-    if there and not os.access(path, os.R_OK):
+        doing, place = "enter", closed
+    elif there and not os.access(path, os.R_OK):
         doing, place = "read", path
     elif there and not os.access(path, os.W_OK):
         doing, place = "write", path
@@ -135,10 +165,7 @@ def closed_place(error: BaseException) -> UsageError | None:
         doing, place = "write", folder
     else:
         return None
-    return UsageError(
-        f"{message}: this user may not {doing} {place}",
-        f"run envdoctor as the owner of {place}, or let this user {doing} it",
-    )
+    return f"this user may not {doing} {place}", f"run envdoctor as the owner of {place}, or let this user {doing} it"
 
 
 def internal_error(error: BaseException) -> str:

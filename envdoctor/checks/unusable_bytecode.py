@@ -22,9 +22,8 @@ Fix:
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
+from itertools import groupby, takewhile
 from operator import attrgetter
-from os.path import commonpath
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.remedies import reinstall_command, restore_or
@@ -116,4 +115,5 @@ def _delete(paths: Sequence[str]) -> str:
     if len(paths) <= _NAMED:
         return f"rm {' '.join(map(shlex.quote, paths))}"
     inside = "-path '*/__pycache__/*.pyc'" if all("/__pycache__/" in path for path in paths) else "-name '*.pyc'"
-    return f"find {shlex.quote(commonpath(paths))}/ -type f {inside} -delete"
+    alike = takewhile(lambda parts: len(set(parts)) == 1, zip(*(path.split("/")[:-1] for path in paths), strict=False))
+    return f"find {shlex.quote('/'.join(parts[0] for parts in alike))}/ -type f {inside} -delete"

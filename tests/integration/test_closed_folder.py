@@ -337,16 +337,27 @@ for do in (
     except OSError as error:
         closed = closed_place(error)
         print(closed and f"{closed.message} | {closed.hint}")
-for number in (1, 13):
-    print(closed_place(OSError(number, "Permission denied", "open.txt")))
+for error in (
+    OSError(13, "Permission denied", "open.txt"),
+    OSError(1, "Operation not permitted", "open.txt", None, "other/open.txt"),
+    OSError(13, "Permission denied", "open.txt", None, "kept/open.txt"),
+    OSError(30, "Read-only file system", b"open.txt"),
+    OSError(28, "No space left on device", "open.txt"),
+    OSError(116, "Stale file handle", "open.txt"),
+    OSError(1, "Operation not permitted"),
+    OSError(2, "No such file or directory", "open.txt"),
+):
+    closed = closed_place(error)
+    print(closed and f"{int(closed.exit_code)} {closed.message} | {closed.hint}")
 """
 
 
-def test_a_place_is_closed_only_where_this_user_may_not_use_it(tmp_path: Path) -> None:
+def test_a_place_that_cannot_be_used_is_judged_by_what_the_system_said(tmp_path: Path) -> None:
     for name, mode in {"secret.txt": 0o200, "kept.txt": 0o444, "open.txt": 0o644}.items():
         (tmp_path / name).write_text("")
         (tmp_path / name).chmod(mode)
     (tmp_path / "kept").mkdir(0o555)
+    (tmp_path / "other").mkdir()
     done = subprocess.run(
         [sys.executable, UNPRIVILEGED, "-c", _SAID],
         cwd=tmp_path,
@@ -357,6 +368,10 @@ def test_a_place_is_closed_only_where_this_user_may_not_use_it(tmp_path: Path) -
     )
     assert done.stderr == ""
     who = "run envdoctor as the owner of"
+    other = (
+        "not by their permissions; a sticky folder, the server of a network file system, a mount option or a security "
+        "module may refuse it"
+    )
     assert done.stdout.replace(str(tmp_path), "[TMP]").splitlines() == [
         "[TMP]/secret.txt: Permission denied: this user may not read [TMP]/secret.txt | "
         f"{who} [TMP]/secret.txt, or let this user read it",
@@ -364,6 +379,15 @@ def test_a_place_is_closed_only_where_this_user_may_not_use_it(tmp_path: Path) -
         f"{who} [TMP]/kept.txt, or let this user write it",
         "[TMP]/kept/new.txt: Permission denied: this user may not write [TMP]/kept | "
         f"{who} [TMP]/kept, or let this user write it",
+        f"2 [TMP]/open.txt: Permission denied: {other} | {who} [TMP], or name another place",
+        f"2 [TMP]/open.txt -> other/open.txt: Operation not permitted: {other} | {who} [TMP] and [TMP]/other, "
+        "or name another place",
+        "2 [TMP]/open.txt -> kept/open.txt: Permission denied: this user may not write [TMP]/kept | "
+        f"{who} [TMP]/kept, or let this user write it",
+        "2 [TMP]/open.txt: Read-only file system | name a place that can be written; this one is mounted read-only",
+        "2 [TMP]/open.txt: No space left on device | make room on its file system; `df -h` says how full each is",
+        "3 [TMP]/open.txt: Stale file handle | its file system fails: `dmesg` says why, and a network file system may "
+        "have to be mounted again",
         "None",
         "None",
     ]
