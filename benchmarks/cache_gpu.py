@@ -55,7 +55,7 @@ TARGET = """
 import shutil, sys, torch
 from pathlib import Path
 from transformers import Qwen3Config, Qwen3ForCausalLM
-from trainer import toy
+from trainer.target import toy
 
 torch.set_num_threads(1)  # its matrices are tiny: threads that wait for each other make it many times slower
 taught = toy.folder(toy.cache_folder())

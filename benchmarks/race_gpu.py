@@ -43,11 +43,11 @@ def make_worker(device: str, backend: str, gate: object) -> tuple[object, object
     import torch
 
     from trainer.data.loader import BatchMaker
-    from trainer.model.drafter import Drafter, DrafterShape
-    from trainer.optim import Optimizer
+    from trainer.drafter.model import Drafter, DrafterShape
     from trainer.runtime.steps import DrafterStep
-    from trainer.sections import DrafterConfig, OptimConfig, RunConfig
-    from trainer.target import SharedWeights
+    from trainer.settings.sections import DrafterConfig, OptimConfig, RunConfig
+    from trainer.step.optim import Optimizer
+    from trainer.target.model import SharedWeights
 
     where = torch.device(device)
     dtype = torch.bfloat16 if where.type == "cuda" else torch.float32
@@ -70,8 +70,8 @@ def work(worker: int, arguments: argparse.Namespace, gate: object, done: list[in
     """Be one drafter: step, exchange nothing, step again."""
     import torch
 
+    from trainer.compile.state import prepare_thread
     from trainer.data.loader import choose_anchors
-    from trainer.runtime.compile_state import prepare_thread
 
     try:
         if arguments.device == "cuda":
@@ -100,8 +100,8 @@ def work(worker: int, arguments: argparse.Namespace, gate: object, done: list[in
 def child(arguments: argparse.Namespace) -> None:
     """Run one scenario and print one JSON line."""
     faulthandler.dump_traceback_later(arguments.limit - 8, exit=False)
+    from trainer.compile.state import compile_counts, damage
     from trainer.runtime.compile_gate import CompileGate
-    from trainer.runtime.compile_state import compile_counts, damage
     from trainer.runtime.steps import OpenDoor
 
     gate = CompileGate() if arguments.child == "guarded" else OpenDoor()

@@ -16,14 +16,14 @@ from torch import nn
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
+from trainer.compile.private_code import private
+from trainer.compile.state import damage, prepare_thread
 from trainer.data.loader import BatchMaker, choose_anchors
-from trainer.model.drafter import Drafter, DrafterShape
+from trainer.drafter.model import Drafter, DrafterShape
 from trainer.runtime.compile_gate import CompileGate
-from trainer.runtime.compile_state import damage, prepare_thread
-from trainer.runtime.private_code import private
 from trainer.runtime.steps import Admission, DrafterStep, OpenDoor
-from trainer.sections import DrafterConfig, RunConfig
-from trainer.target import SharedWeights
+from trainer.settings.sections import DrafterConfig, RunConfig
+from trainer.target.model import SharedWeights
 
 BACKEND = "aot_eager"
 LENGTHS = (64, 80, 96, 112, 128)

@@ -106,13 +106,13 @@ def learn_drafter(arm: str, arguments: argparse.Namespace) -> dict[str, Any]:
     from trainer_gpu import RandomParts
 
     from trainer.assemble import drafter_shape
-    from trainer.config import build
     from trainer.data.buckets import Plan
     from trainer.data.rows import Row, RowList
     from trainer.runtime import inline
     from trainer.runtime import steps as steps_module
     from trainer.runtime.session import Session
-    from trainer.target import published_layer_ids
+    from trainer.settings.config import build
+    from trainer.target.model import published_layer_ids
 
     asked, tiny = ARMS[arm], arguments.tiny
     if asked.get("logits"):

@@ -7,7 +7,7 @@
     python3 benchmarks/trainer_gpu.py --sections rate,train,parts --fp8 --out trainer_gpu_fp8.json
 
 Weights are random, sizes are Qwen3-8B's (and the 5120-wide drafter of the 25,600 -> 5,120 setting). MFU is useful
-FLOPs (trainer/flops.py) over the rate of an 8192-cubed bf16 product on this card in this run.
+FLOPs (trainer/step/flops.py) over the rate of an 8192-cubed bf16 product on this card in this run.
 """
 
 # ruff: noqa: E402, PLC0415 - the repository root comes onto sys.path first
@@ -31,21 +31,21 @@ import torch
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from trainer.assemble import Parts, drafter_shape
-from trainer.config import TrainConfig, build
+from trainer.compile.state import compile_counts, prepare_thread
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Row, RowList
 from trainer.device import matmul_rate, wait_for
-from trainer.flops import drafter_step, target_cost
-from trainer.metrics import Progress
-from trainer.model.drafter import Drafter, DrafterShape
-from trainer.optim import Optimizer
+from trainer.drafter.model import Drafter, DrafterShape
+from trainer.records.metrics import Progress
 from trainer.runtime import inline
-from trainer.runtime.compile_state import compile_counts, prepare_thread
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
-from trainer.sections import CacheConfig, DataConfig, RunConfig
-from trainer.target import SharedWeights, Target, published_layer_ids
+from trainer.settings.config import TrainConfig, build
+from trainer.settings.sections import CacheConfig, DataConfig, RunConfig
+from trainer.step.flops import drafter_step, target_cost
+from trainer.step.optim import Optimizer
+from trainer.target.model import SharedWeights, Target, published_layer_ids
 
 LARGE = {
     "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,

@@ -24,12 +24,12 @@ from torch.nn.functional import scaled_dot_product_attention
 from trainer_gpu import Bench
 
 from trainer.data.packing import causal_within
+from trainer.drafter.mask import block_mask, document_mask
 from trainer.fp8 import Float8Linear
-from trainer.loss import ChunkResult, Targets, block_loss, chunk_loss
-from trainer.model.mask import block_mask, document_mask
-from trainer.optim import FlatParameters, Optimizer, _views, learning_rate
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
-from trainer.target import Target, published_layer_ids
+from trainer.step.loss import ChunkResult, Targets, block_loss, chunk_loss
+from trainer.step.optim import FlatParameters, Optimizer, _views, learning_rate
+from trainer.target.model import Target, published_layer_ids
 
 TILES = {
     "default": {},

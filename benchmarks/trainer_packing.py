@@ -11,8 +11,8 @@ predicted   predictions that count of those the present blocks have room for: a 
 target      useful pairs of the target's causal attention of the pairs that are computed: all of a row under a dense
             table, half of a row under flash attention's causal rule, or the 128 x 128 tiles that a document touches
 drafter     visible pairs of the drafter's attention of those in the tiles that flex_attention visits
-useful      useful FLOPs (trainer/flops.py) of all that are computed, at equal rates of every kernel: the part of MFU
-            that data and masks decide. What the kernels reach is not measured here.
+useful      useful FLOPs (trainer/step/flops.py) of all that are computed, at equal rates of every kernel: the part of
+            MFU that data and masks decide. What the kernels reach is not measured here.
 """
 
 # ruff: noqa: E402 - the repository root comes onto sys.path first
@@ -31,11 +31,11 @@ import torch
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Row, RowList
-from trainer.flops import BatchWork, TargetCost, drafter_step
-from trainer.loss import targets
-from trainer.model.drafter import DrafterShape
-from trainer.model.mask import TILE, tile_table
-from trainer.sections import DataConfig, DrafterConfig
+from trainer.drafter.mask import TILE, tile_table
+from trainer.drafter.model import DrafterShape
+from trainer.settings.sections import DataConfig, DrafterConfig
+from trainer.step.flops import BatchWork, TargetCost, drafter_step
+from trainer.step.loss import targets
 
 # Qwen3-8B and the published drafter for it.
 SHAPE = DrafterShape(

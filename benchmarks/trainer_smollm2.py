@@ -240,13 +240,13 @@ def judge(argv: list[str]) -> None:
     """Evaluate exported drafters once more, one after another on an idle device: --judge OUTPUT.. -- FLAGS."""
     import dataclasses
 
-    from trainer.arguments import parse
     from trainer.assemble import assemble
+    from trainer.decoding.evaluate import SpeculativeDecoder, evaluate
     from trainer.device import choose
+    from trainer.drafter.published import load_weights
     from trainer.errors import TrainerError
-    from trainer.evaluate import SpeculativeDecoder, evaluate
-    from trainer.finalize import TEMPERATURES
-    from trainer.model.published import load_weights
+    from trainer.runtime.finalize import TEMPERATURES
+    from trainer.settings.arguments import parse
 
     place = argv.index("--")
     parts = assemble(parse(argv[place + 1 :]).admitted().config)

@@ -49,13 +49,13 @@ def main() -> None:  # noqa: PLR0915 - the stages in order
     import torch
     from trainer_peers import packages
 
-    from trainer.arguments import make_output, parse
     from trainer.assemble import assemble
     from trainer.device import choose, working_dtype
-    from trainer.finalize import Finalizer
-    from trainer.loss import default_gamma
-    from trainer.metrics import Journal
+    from trainer.records.metrics import Journal
+    from trainer.runtime.finalize import Finalizer
     from trainer.runtime.steps import OpenDoor, TargetStep
+    from trainer.settings.arguments import make_output, parse
+    from trainer.step.loss import default_gamma
 
     arguments = parse(argv).admitted()
     make_output(arguments.output)

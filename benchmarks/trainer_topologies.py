@@ -36,10 +36,10 @@ def worker(arguments: argparse.Namespace) -> None:
     from trainer_gpu import Bench, RandomParts
 
     from trainer.device import matmul_rate
-    from trainer.metrics import Progress
+    from trainer.records.metrics import Progress
     from trainer.runtime import data_parallel, processes, threads
     from trainer.runtime.session import Session
-    from trainer.target import SharedWeights, Target
+    from trainer.target.model import SharedWeights, Target
 
     rank = int(os.environ.get("RANK", "0"))
     cuda, together = arguments.device == "cuda", arguments.runtime == "threads"

@@ -36,6 +36,41 @@ def _up_to(room: str, without: str = "") -> tuple[str, ...]:
     return tuple(f"envdoctor.{floor}" for floor in FLOORS[: FLOORS.index(room) + 1] if floor != without)
 
 
+# Rooms of the trainer, from the lowest floor up; the runtimes, records, plans and commands above them see all.
+TRAINER_FLOORS = (
+    "errors",
+    "writing",
+    "settings",
+    "compile",
+    "device",
+    "fp8",
+    "drafter",
+    "step",
+    "data",
+    "target",
+    "decoding",
+    "saved",
+    "assemble",
+)
+_TRAINING = (
+    "torch",
+    "transformers",
+    "triton",
+    "accelerate",
+    "pyarrow",
+    "jinja2",
+    "safetensors",
+    "rich",
+    "numpy",
+    "wandb",
+    "matplotlib",
+)
+
+
+def _trainer_up_to(room: str) -> tuple[str, ...]:
+    return tuple(f"trainer.{floor}" for floor in TRAINER_FLOORS[: TRAINER_FLOORS.index(room) + 1])
+
+
 # Layer -> first-party prefixes and third-party roots it may import. The longest matching prefix is its layer.
 LAYERS: dict[str, tuple[str, ...]] = {
     "envdoctor": ("envdoctor",),
@@ -150,22 +185,18 @@ LAYERS: dict[str, tuple[str, ...]] = {
         "mcp_types",
     ),
     "envdoctor.cli": ("envdoctor", "typer", "rich", "packaging"),
-    "trainer": (
-        "trainer",
-        "envdoctor.gate",
-        "envdoctor.cache",
-        "torch",
-        "transformers",
-        "triton",
-        "accelerate",
-        "pyarrow",
-        "jinja2",
-        "safetensors",
-        "rich",
-        "numpy",
-        "wandb",
-        "matplotlib",
-    ),
+    "trainer": ("trainer", "envdoctor.gate", *_TRAINING),
+    "trainer.errors": (),
+    "trainer.writing": _trainer_up_to("errors"),
+    # The gate refuses a stack before torch is imported: what it is told comes without torch.
+    "trainer.settings": (*_trainer_up_to("settings"), "envdoctor.gate"),
+    "trainer.compile": (*_trainer_up_to("compile"), "torch"),
+    "trainer.device": (*_trainer_up_to("device"), "torch"),
+    "trainer.fp8": (*_trainer_up_to("fp8"), "torch"),
+    **{
+        f"trainer.{room}": (*_trainer_up_to(room), *_TRAINING)
+        for room in ("drafter", "step", "data", "target", "decoding", "saved", "assemble")
+    },
 }
 # Standard modules that a pure layer must not touch: facts and paths are passed in.
 FORBIDDEN_STDLIB: dict[str, set[str]] = {

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from trainer.runtime.shutdown import StopRequest
 
 if TYPE_CHECKING:
-    from trainer.arguments import Arguments
+    from trainer.settings.arguments import Arguments
 
 
 def main(argv: Sequence[str]) -> int:
@@ -41,8 +41,8 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _main(argv: Sequence[str], stop: StopRequest, found: "list[Arguments]") -> int:
-    from trainer.arguments import make_output, parse, require_pair  # noqa: PLC0415 - as above
-    from trainer.launch import launch, require_one_process, under_launcher  # noqa: PLC0415
+    from trainer.runtime.launch import launch, require_one_process, under_launcher  # noqa: PLC0415
+    from trainer.settings.arguments import make_output, parse, require_pair  # noqa: PLC0415 - as above
     from trainer.writing import say  # noqa: PLC0415
 
     arguments = parse(argv).admitted()

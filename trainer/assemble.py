@@ -10,9 +10,6 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM
 
-from trainer import toy
-from trainer.ancestry import Ancestry
-from trainer.config import TrainConfig
 from trainer.data.buckets import Plan
 from trainer.data.chat import Encoder, load_tokenizer, mask_token, template_arguments
 from trainer.data.feature_cache import CacheSpec, FeatureReader
@@ -20,18 +17,21 @@ from trainer.data.loader import Batch, BatchMaker
 from trainer.data.rows import Rows
 from trainer.data.usable import SPARED, held_out, prompts, require_learnable
 from trainer.device import require_backend, working_dtype
+from trainer.drafter.model import Drafter, DrafterShape
+from trainer.drafter.published import load_weights, weights_digest
 from trainer.errors import ROOM_TO_LOAD, ConfigError, DataError, memory_for
-from trainer.flops import drafter_step, target_cost
 from trainer.fp8 import Split, require_fp8
-from trainer.model.drafter import Drafter, DrafterShape
-from trainer.model.published import load_weights, weights_digest
-from trainer.objectives import Objective, choose_vocabulary
-from trainer.sections import LossConfig
-from trainer.shared_weights import load_shared
-from trainer.target import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
-from trainer.target_files import stop_tokens, target_digest, whole_digest
-from trainer.target_loading import weights_index
-from trainer.tensor_parallel import TensorGroup, split_plan
+from trainer.saved.ancestry import Ancestry
+from trainer.settings.config import TrainConfig
+from trainer.settings.sections import LossConfig
+from trainer.step.flops import drafter_step, target_cost
+from trainer.step.objectives import Objective, choose_vocabulary
+from trainer.target import toy
+from trainer.target.files import stop_tokens, target_digest, whole_digest
+from trainer.target.loading import weights_index
+from trainer.target.model import SharedWeights, Target, choose_layer_ids, decoder_layers, read_config
+from trainer.target.shared_weights import load_shared
+from trainer.target.tensor_parallel import TensorGroup, split_plan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,8 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from trainer.curve_drawing import STYLE, Curve, Panel, drawing, short
 from trainer.errors import ConfigError, TrainerError
+from trainer.records.curve_drawing import STYLE, Curve, Panel, drawing, short
 from trainer.writing import leave, say, say_error, write_whole
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'"

@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from trainer.errors import ConfigError
-from trainer.sections import Device, Switch
+from trainer.settings.sections import Device, Switch
 
 
 def choose(wanted: Device, local_index: int = 0) -> torch.device:

@@ -9,10 +9,10 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from trainer.arguments import parse, require_pair
 from trainer.errors import ROOM_TO_LOAD, OutputError, as_trainer_error
-from trainer.layouts import Layout, Measured, Weights, layouts, split_layouts
+from trainer.planning.layouts import Layout, Measured, Weights, layouts, split_layouts
 from trainer.runtime.shutdown import StopRequest
+from trainer.settings.arguments import parse, require_pair
 from trainer.writing import leave, say, say_error, write_result
 
 
@@ -28,7 +28,7 @@ def _main(argv: Sequence[str], stop: StopRequest) -> int:
         arguments = parse([word for word in argv if word != "--json"]).admitted()
         require_pair(arguments.config, rows=False)
         say("loading the target, then a few steps of each half")
-        from trainer.measure import device_count, measure  # noqa: PLC0415 - torch is imported behind the gate
+        from trainer.planning.measure import device_count, measure  # noqa: PLC0415 - torch is imported behind the gate
 
         devices = device_count(arguments.config)
         found = measure(arguments.config, devices)

@@ -18,13 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainer.arguments import add_common, given, parse_common
-from trainer.config import TrainConfig
 from trainer.data.conversation import Conversation, Message, conversation_of
 from trainer.data.files import files_of, raw_rows
 from trainer.errors import ConfigError, DataError, OutputError, TrainerError
 from trainer.runtime.shutdown import StopRequest
-from trainer.target_files import target_digest
+from trainer.settings.arguments import add_common, given, parse_common
+from trainer.settings.config import TrainConfig
+from trainer.target.files import target_digest
 from trainer.writing import Lines, leave, locked, say, say_error, write_whole, writing
 
 _QUIET_SECONDS = 2.0
@@ -113,7 +113,7 @@ def _appended(config: TrainConfig, options: argparse.Namespace) -> int:
     _cut(options.out, whole)
     say(f"{len(talks):,} conversations to regenerate, {len(done):,} there already")
     say(f"loading torch and the target, then {options.batch} conversations at a time: progress follows each")
-    from trainer.generate import Generator  # noqa: PLC0415 - torch is imported behind the gate
+    from trainer.decoding.generate import Generator  # noqa: PLC0415 - torch is imported behind the gate
 
     generator = Generator(config, options.temperature, options.max_tokens)
     if not done:

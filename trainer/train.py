@@ -11,25 +11,25 @@ import torch
 from transformers.utils import logging as transformers_logging
 
 from envdoctor.gate import Expected
-from trainer import checkpoint, provenance
-from trainer.ancestry import lineage, parent_of, require_extendable
-from trainer.arguments import Arguments
 from trainer.assemble import Parts, assemble
-from trainer.baseline import judge
-from trainer.config import TrainConfig
 from trainer.data.feature_cache import require_room
 from trainer.device import choose
-from trainer.display import Display, judged_line, summary
 from trainer.errors import ConfigError, OutputError, WorkerFailedError
-from trainer.finalize import Finalizer, require_own_best
-from trainer.launch import orphaned, under_launcher
-from trainer.metrics import Journal, Progress
+from trainer.records.baseline import judge
+from trainer.records.display import Display, judged_line, summary
+from trainer.records.metrics import Journal, Progress
+from trainer.records.tracking import Tracker, require_packages
 from trainer.runtime import data_parallel, inline, processes, threads
+from trainer.runtime.finalize import Finalizer, require_own_best
+from trainer.runtime.launch import orphaned, under_launcher
 from trainer.runtime.loop import Outcome
 from trainer.runtime.meetings import connect, end_alike, meet
 from trainer.runtime.session import Session
 from trainer.runtime.shutdown import AFTER_PROMPT, AFTER_TRAINING, StopRequest
-from trainer.tracking import Tracker, require_packages
+from trainer.saved import checkpoint, provenance
+from trainer.saved.ancestry import lineage, parent_of, require_extendable
+from trainer.settings.arguments import Arguments
+from trainer.settings.config import TrainConfig
 from trainer.writing import locked, say, write_result, writing
 
 RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {

@@ -12,9 +12,9 @@ import sys
 import time
 from collections.abc import Sequence
 
-from trainer.arguments import Arguments, parse, require_pair
 from trainer.errors import ConfigError, WorkerFailedError, as_trainer_error
 from trainer.runtime.shutdown import StopRequest
+from trainer.settings.arguments import Arguments, parse, require_pair
 from trainer.writing import leave, say, say_error, write_result
 
 SCHEMA = 1
@@ -98,7 +98,7 @@ def _spawn(argv: Sequence[str], count: int, stop: StopRequest) -> list[dict[str,
 
 def _here(arguments: Arguments) -> dict[str, object]:
     """Warm the workers of this process and return torch's counters."""
-    from trainer import warmup_workers  # noqa: PLC0415 - torch is imported behind the gate
+    from trainer.runtime import warmup_workers  # noqa: PLC0415 - torch is imported behind the gate
 
     worker = os.environ.get(WORKER)
     return warmup_workers.warm(arguments.config, None if worker is None else int(worker))

@@ -7,7 +7,7 @@ Why it matters:
     The profile's throughput was measured with that code.
 
 Example:
-    trainer/loss.py was edited since.
+    trainer/step/loss.py was edited since.
 
 Fix:
     Look at the difference with git; nothing of it is touched here.

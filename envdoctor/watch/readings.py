@@ -1,6 +1,7 @@
 """Throughput from what a training writes: lines of its output, or of a metrics file. Pure: bytes go in.
 
-Sources: trainer/metrics.py (one JSON object a line); for other trainers a pattern whose first group is the number.
+Sources: trainer/records/metrics.py (one JSON object a line); for other trainers a pattern whose first group is
+the number.
 """
 
 import contextlib

@@ -7,8 +7,8 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 from tests.factories.run_envdoctor import ROOT
-from trainer.curve_drawing import medians, thinned
 from trainer.curves import main, panels, read
+from trainer.records.curve_drawing import medians, thinned
 
 SVG = "{http://www.w3.org/2000/svg}"
 

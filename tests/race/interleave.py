@@ -19,8 +19,8 @@ import torch._dynamo
 from torch import nn
 from torch.fx import symbolic_trace
 
+from trainer.compile.state import damage, prepare_thread
 from trainer.runtime.compile_gate import CompileGate
-from trainer.runtime.compile_state import damage, prepare_thread
 
 WAIT = 20.0
 BLOCKED = 0.5

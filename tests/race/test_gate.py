@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.fx import symbolic_trace
 
+from trainer.compile.state import damage
 from trainer.errors import CompileStateError
 from trainer.runtime.compile_gate import CompileGate
-from trainer.runtime.compile_state import damage
 
 PATIENCE = 20.0
 

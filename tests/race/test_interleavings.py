@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from trainer.runtime.compile_state import flag_is_thread_local
+from trainer.compile.state import flag_is_thread_local
 
 ROOT = Path(__file__).resolve().parents[2]
 NESTED = "RuntimeError: Detected that you are using FX to symbolically trace a dynamo-optimized function."

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from trainer.compile.private_code import private
+from trainer.drafter.model import Drafter, DrafterShape
 from trainer.errors import ConfigError
-from trainer.model.drafter import Drafter, DrafterShape
-from trainer.runtime.private_code import private
 
 SHAPE = DrafterShape(hidden=8, layers=3, heads=2, key_value_heads=1, head_dim=4, intermediate=8, features=1)
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from hypothesis import strategies as st
 
-from trainer.model.drafter import Drafter, DrafterShape
-from trainer.model.mask import BlockShape
+from trainer.drafter.mask import BlockShape
+from trainer.drafter.model import Drafter, DrafterShape
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

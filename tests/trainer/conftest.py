@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from trainer import toy
+from trainer.target import toy
 
 
 @pytest.fixture(scope="session")

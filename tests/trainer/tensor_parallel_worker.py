@@ -17,8 +17,8 @@ import torch.distributed as dist
 from trainer.__main__ import main
 from trainer.data.packing import Packed, layout, packed
 from trainer.runtime.data_parallel import holders
-from trainer.target import Target
-from trainer.tensor_parallel import TensorGroup, weight_bytes
+from trainer.target.model import Target
+from trainer.target.tensor_parallel import TensorGroup, weight_bytes
 
 CPU = torch.device("cpu")
 LAYERS = (0, 2)

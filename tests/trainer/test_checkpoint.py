@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from tests.factories.small_disk import leave, small_disk
-from trainer import checkpoint
-from trainer.checkpoint import Checkpoint
 from trainer.errors import CheckpointError
+from trainer.saved import checkpoint
+from trainer.saved.checkpoint import Checkpoint
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,7 +78,7 @@ WRITER = """
 import sys, torch
 from pathlib import Path
 from tests.factories.small_disk import leave, small_disk
-from trainer import checkpoint
+from trainer.saved import checkpoint
 step = 0
 print("ready", flush=True)
 while True:

@@ -15,13 +15,13 @@ import torch
 from envdoctor.gate import Admitted
 from trainer import plan, warmup
 from trainer.__main__ import main
-from trainer.arguments import parse, parser
 from trainer.assemble import assemble
-from trainer.config import SECTIONS, TopologyConfig, TrainConfig, build
-from trainer.config_bounds import RANGES
 from trainer.errors import ConfigError
-from trainer.presets import PRESETS
-from trainer.topology import Role, Topology, topology
+from trainer.settings.arguments import parse, parser
+from trainer.settings.bounds import RANGES
+from trainer.settings.config import SECTIONS, TopologyConfig, TrainConfig, build
+from trainer.settings.presets import PRESETS
+from trainer.settings.topology import Role, Topology, topology
 
 ROOT = Path(__file__).resolve().parents[2]
 

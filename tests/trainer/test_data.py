@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from trainer.assemble import Parts, assemble
-from trainer.config import DataConfig, DrafterConfig, build
 from trainer.data.buckets import Plan, derive
 from trainer.data.chat import Encoder, template_arguments
 from trainer.data.conversation import PAIRS, Conversation, conversation_of
@@ -26,7 +25,8 @@ from trainer.data.loader import BatchMaker, Loader, choose_anchors
 from trainer.data.rows import Row, RowList
 from trainer.data.usable import require_learnable
 from trainer.errors import ConfigError, DataError
-from trainer.presets import preset
+from trainer.settings.config import DataConfig, DrafterConfig, build
+from trainer.settings.presets import preset
 
 MARKED = (
     "{% for message in messages %}{{ '<' + message.role + '> ' }}{% if message.role == 'assistant' %}"

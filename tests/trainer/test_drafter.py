@@ -9,11 +9,11 @@ from hypothesis import given, settings
 
 from tests.trainer import reference
 from tests.trainer.cases import EDGES, SHAPE, VOCABULARY, Problem, drawn, problems, small_drafter
+from trainer.drafter.attention import require_dense_fits
+from trainer.drafter.mask import BlockShape, block_mask, dense_mask, noise_tokens, positions
+from trainer.drafter.model import Drafter, Masks
 from trainer.errors import CompileStateError, DenseAttentionError, TargetModelError
-from trainer.loss import block_loss, targets
-from trainer.model.attention import require_dense_fits
-from trainer.model.drafter import Drafter, Masks
-from trainer.model.mask import BlockShape, block_mask, dense_mask, noise_tokens, positions
+from trainer.step.loss import block_loss, targets
 
 GAMMA = 3.0
 SIZES = {

@@ -21,8 +21,8 @@ import torch
 from safetensors.torch import load_file
 from transformers import Qwen3Config
 
-from trainer.export import export, published_config, vocabulary_tensors
-from trainer.model.drafter import Drafter, DrafterShape
+from trainer.drafter.model import Drafter, DrafterShape
+from trainer.saved.export import export, published_config, vocabulary_tensors
 
 SHAPE = DrafterShape(
     hidden=32, layers=3, heads=4, key_value_heads=2, head_dim=16, intermediate=48, features=3, rope_theta=5e5

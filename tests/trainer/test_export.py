@@ -14,9 +14,9 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, Qwen3Config
 
-from trainer.export import export, published_config
-from trainer.model.drafter import Drafter, DrafterShape, Masks
-from trainer.model.mask import BlockShape, dense_mask
+from trainer.drafter.mask import BlockShape, dense_mask
+from trainer.drafter.model import Drafter, DrafterShape, Masks
+from trainer.saved.export import export, published_config
 
 ROOT = Path(__file__).resolve().parents[2]
 SHAPE = DrafterShape(
@@ -98,7 +98,7 @@ def test_automodel_loads_the_same_drafter(tmp_path: Path, sliding: tuple[int, ..
 EXPORTER = """
 import sys, torch
 from pathlib import Path
-from trainer.export import export
+from trainer.saved.export import export
 print("ready", flush=True)
 fill = 0
 while True:

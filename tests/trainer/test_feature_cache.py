@@ -17,8 +17,8 @@ from trainer.__main__ import main
 from trainer.data import feature_cache
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter, require_room, sweep
 from trainer.errors import ConfigError
-from trainer.target import Target
-from trainer.target_files import target_digest, whole_digest
+from trainer.target.files import target_digest, whole_digest
+from trainer.target.model import Target
 from trainer.writing import folder_bytes, write_whole
 
 # 384 rows of the embedded corpus in batches of 128 rows: four batches an epoch, three epochs.
@@ -363,12 +363,12 @@ def test_a_byte_that_samples_miss_is_another_key_and_a_file_is_read_once(
     assert wanted in {(kept / name).read_text() for name in names}
     # Known by its inode, size and times: it is not read again.
     with monkeypatch.context() as patch:
-        patch.setattr("trainer.target_files._read_through", lambda file: pytest.fail(str(file)))
+        patch.setattr("trainer.target.files._read_through", lambda file: pytest.fail(str(file)))
         assert whole_digest(one) == digest
     # What was kept damaged, and a file that was written again, are read; slowly, that is said.
     for name in names:
         (kept / name).write_text("x")
-    monkeypatch.setattr("trainer.target_files._QUIET_SECONDS", -1.0)
+    monkeypatch.setattr("trainer.target.files._QUIET_SECONDS", -1.0)
     assert whole_digest(one) == digest
     assert (
         capsys.readouterr().err.splitlines()[1:]

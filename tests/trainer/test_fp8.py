@@ -10,14 +10,14 @@ from torch import nn
 from trainer import fp8
 from trainer.__main__ import main
 from trainer.assemble import Parts, assemble
-from trainer.config import build
 from trainer.errors import ConfigError
-from trainer.flops import target_cost
 from trainer.fp8 import Float8Linear, Float8TrainedLinear, narrow_head, quantise, replace_linears
-from trainer.loss import Targets, block_loss
-from trainer.presets import preset
 from trainer.runtime.steps import DrafterStep, OpenDoor
-from trainer.target import Target
+from trainer.settings.config import build
+from trainer.settings.presets import preset
+from trainer.step.flops import target_cost
+from trainer.step.loss import Targets, block_loss
+from trainer.target.model import Target
 
 CPU = torch.device("cpu")
 
@@ -50,7 +50,7 @@ def test_features_are_close_and_the_model_stays_as_it_is(target_folder: Path, mo
     ids = torch.tensor([[3, 50, 53, 5, 4, 60, 61, 62]])
     plain = Target.load(target_folder, (0, 1, 2), CPU, torch.bfloat16)
     wanted = plain.features(ids)
-    monkeypatch.setattr("trainer.target.require_fp8", lambda _device, _key: None)
+    monkeypatch.setattr("trainer.target.model.require_fp8", lambda _device, _key: None)
     monkeypatch.setattr(fp8, "FEWEST", 1)
     made = Target(plain.model, (0, 1, 2), fp8=True)
     # Four projections of attention and three of the feed-forward in each of three layers.

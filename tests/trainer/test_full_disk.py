@@ -24,7 +24,7 @@ from trainer.curves import main as curves
 from trainer.data import feature_cache
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter
 from trainer.errors import OutputError
-from trainer.metrics import Journal
+from trainer.records.metrics import Journal
 from trainer.writing import Lines
 
 FULL = "No space left on device"
@@ -86,10 +86,10 @@ def filling(disk: Path, calls: int, work: Callable[..., Any]) -> Callable[..., A
 
 # Writer: what is called before the disk is full, on which call, what cannot be written, and how to go on.
 WRITERS = {
-    "provenance": ("trainer.provenance.write", 1, "provenance.jsonl", "make room or give the folder back, then run the same command again"),
-    "checkpoint": ("trainer.checkpoint._write", 2, "checkpoints/step-000004", "make room or give the folder back, then go on with --resume from the checkpoint before it"),
-    "export": ("trainer.finalize.export", 1, "drafter/model.safetensors", "make room, then run the same command with --resume: it exports from the last checkpoint"),
-    "evaluation": ("trainer.finalize.write_whole", 1, "evaluation.json", "make room or give the folder back, then go on with --resume"),
+    "provenance": ("trainer.saved.provenance.write", 1, "provenance.jsonl", "make room or give the folder back, then run the same command again"),
+    "checkpoint": ("trainer.saved.checkpoint._write", 2, "checkpoints/step-000004", "make room or give the folder back, then go on with --resume from the checkpoint before it"),
+    "export": ("trainer.runtime.finalize.export", 1, "drafter/model.safetensors", "make room, then run the same command with --resume: it exports from the last checkpoint"),
+    "evaluation": ("trainer.runtime.finalize.write_whole", 1, "evaluation.json", "make room or give the folder back, then go on with --resume"),
 }  # fmt: skip
 
 
@@ -287,8 +287,8 @@ def test_tokenised_rows_that_do_not_fit_are_told(
 
 def test_event_files_that_do_not_fit_are_told(disk: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tensorboard", reason="tensorboard is not installed")
-    from trainer.config import build  # noqa: PLC0415
-    from trainer.tracking import Tracker  # noqa: PLC0415
+    from trainer.records.tracking import Tracker  # noqa: PLC0415
+    from trainer.settings.config import build  # noqa: PLC0415
 
     config = build("cpu-smoke", [{"run": {"tensorboard": True}}])
 

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 
 from tests.trainer import reference
 from tests.trainer.cases import EDGES, VOCABULARY, Problem, drawn, problems
-from trainer.loss import block_loss, chunk_loss, chunk_rows, decay, default_gamma, targets
-from trainer.objectives import Objective, choose_vocabulary, dpace
-from trainer.sections import DrafterConfig, LossConfig
+from trainer.settings.sections import DrafterConfig, LossConfig
+from trainer.step.loss import block_loss, chunk_loss, chunk_rows, decay, default_gamma, targets
+from trainer.step.objectives import Objective, choose_vocabulary, dpace
 
 GAMMA = 3.0
 

@@ -10,7 +10,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 
 from tests.trainer import reference
 from tests.trainer.cases import EDGES, Problem, problems
-from trainer.model.mask import (
+from trainer.drafter.mask import (
     BlockShape,
     block_mask,
     dense_mask,

@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from trainer import optim
-from trainer.optim import FlatParameters, Optimizer, learning_rate
-from trainer.sections import OptimConfig
+from trainer.settings.sections import OptimConfig
+from trainer.step import optim
+from trainer.step.optim import FlatParameters, Optimizer, learning_rate
 
 CONFIG = OptimConfig(learning_rate=0.01, warmup=0.2, clip=0.5, weight_decay=0.1)
 STEPS = 10
@@ -100,8 +100,8 @@ def test_the_kernel_for_gpus_makes_the_same_update() -> None:
 
 _KERNEL = """
 import torch
-from trainer.optim import Update, _apply
-from trainer.optim_kernel import apply
+from trainer.step.optim import Update, _apply
+from trainer.step.optim_kernel import apply
 
 generator = torch.Generator().manual_seed(0)
 weights = torch.randn(5003, generator=generator)
@@ -158,7 +158,7 @@ def test_cuda_without_triton_updates_by_torchs_operations_and_says_so_once(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "triton", None)
-    monkeypatch.delitem(sys.modules, "trainer.optim_kernel", raising=False)
+    monkeypatch.delitem(sys.modules, "trainer.step.optim_kernel", raising=False)
     optim.update_on.cache_clear()
     try:
         assert [optim.update_on("cuda"), optim.update_on("cuda")] == [optim._apply] * 2

@@ -11,20 +11,20 @@ from torch.nn.attention.flex_attention import create_block_mask
 from transformers import AutoModelForCausalLM, Gemma3ForCausalLM, Gemma3TextConfig, LlamaConfig, Qwen3Config
 
 from trainer.assemble import Parts, assemble
-from trainer.config import DataConfig, DrafterConfig, build
+from trainer.compile.state import compile_counts, prepare_thread
 from trainer.data.buckets import Plan
 from trainer.data.loader import BatchMaker
 from trainer.data.packing import Packed, layout, pack, packed
 from trainer.data.rows import Row, RowList
+from trainer.drafter.mask import document_mask
 from trainer.errors import CompileStateError, ConfigError, TargetModelError
-from trainer.model.mask import document_mask
-from trainer.presets import preset
-from trainer.runtime.compile_state import compile_counts, prepare_thread
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
 from trainer.runtime.threads import ThreadedRun
-from trainer.target import Target
-from trainer.target_attention import attend_in_documents, attend_to_documents
+from trainer.settings.config import DataConfig, DrafterConfig, build
+from trainer.settings.presets import preset
+from trainer.target.attention import attend_in_documents, attend_to_documents
+from trainer.target.model import Target
 
 CPU = torch.device("cpu")
 
@@ -234,7 +234,7 @@ def test_tiles_and_the_dense_table_give_the_same_features(kind: type, monkeypatc
     attend_in_documents(model, tiled.layers, CPU)
     tiled._tiled = True
     masks = []
-    monkeypatch.setattr("trainer.target.document_mask", lambda places: masks.append(1) or document_mask(places))
+    monkeypatch.setattr("trainer.target.model.document_mask", lambda places: masks.append(1) or document_mask(places))
     tiled.compile("eager")
     ids = torch.randint(0, 128, (2, 150), generator=torch.Generator().manual_seed(1))
     prepare_thread()

@@ -18,17 +18,17 @@ from transformers import AutoTokenizer, Qwen3ForCausalLM
 
 from trainer.__main__ import main
 from trainer.assemble import assemble
-from trainer.config import build
 from trainer.data.chat import Encoder
 from trainer.data.corpus import conversation, conversations
+from trainer.decoding.evaluate import SpeculativeDecoder
 from trainer.device import Memory
-from trainer.evaluate import SpeculativeDecoder
-from trainer.finalize import Finalizer
-from trainer.metrics import Flatness
-from trainer.model.drafter import Drafter, DrafterShape
-from trainer.presets import preset
-from trainer.target import Target
-from trainer.target_files import target_digest
+from trainer.drafter.model import Drafter, DrafterShape
+from trainer.records.metrics import Flatness
+from trainer.runtime.finalize import Finalizer
+from trainer.settings.config import build
+from trainer.settings.presets import preset
+from trainer.target.files import target_digest
+from trainer.target.model import Target
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 24
@@ -431,7 +431,7 @@ def test_another_target_of_the_same_size_is_not_resumed_with(
     weights = load_file(tuned / "model.safetensors")
     weights["model.layers.1.mlp.up_proj.weight"] *= 1.5
     save_file(weights, tuned / "model.safetensors", metadata={"format": "pt"})
-    monkeypatch.setattr("trainer.toy.folder", lambda _cache: tuned)
+    monkeypatch.setattr("trainer.target.toy.folder", lambda _cache: tuned)
     settings = ["--set", "optim.accumulate=2", "--set", "data.together=2"]
     assert main([*SHORT, "--output", str(straight), "--resume", *settings]) == 2
     before, after = target_digest(target_folder), target_digest(tuned)

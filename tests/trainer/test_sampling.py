@@ -21,15 +21,15 @@ from transformers import (
     Starcoder2ForCausalLM,
 )
 
-from trainer import decoding
-from trainer.config import TrainConfig
-from trainer.decoding import Passes, choose, gumbel
-from trainer.display import judged_line
+from trainer.decoding import passes as decoding
+from trainer.decoding.evaluate import SpeculativeDecoder, evaluate, interval, plain_texts, together, vague
+from trainer.decoding.passes import Passes, choose, gumbel
+from trainer.drafter.model import Drafter, DrafterShape
 from trainer.errors import ConfigError, DeviceMemoryError
-from trainer.evaluate import SpeculativeDecoder, evaluate, interval, plain_texts, together, vague
-from trainer.finalize import Finalizer
-from trainer.model.drafter import Drafter, DrafterShape
-from trainer.target import Target, attention_kinds
+from trainer.records.display import judged_line
+from trainer.runtime.finalize import Finalizer
+from trainer.settings.config import TrainConfig
+from trainer.target.model import Target, attention_kinds
 
 CPU = torch.device("cpu")
 PROMPT = [3, 50, 53, 5, 4]
@@ -86,7 +86,7 @@ def test_an_evaluation_without_room_is_an_error_that_names_what_to_lower(
     def full(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 4.50 GiB. Including non-PyTorch memory, ..")
 
-    monkeypatch.setattr("trainer.finalize.evaluate", full)
+    monkeypatch.setattr("trainer.runtime.finalize.evaluate", full)
     parts = SimpleNamespace(config=TrainConfig(profile="x"), mask_token=2, stop=(), kept=None, prompts=list)
     finalizer = Finalizer(parts=parts, output=tmp_path, stop=lambda: False)  # type: ignore[arg-type]
     with pytest.raises(DeviceMemoryError) as caught:

@@ -15,19 +15,19 @@ from transformers import AutoModel, AutoTokenizer
 
 from tests.factories.make_port import make_port
 from tests.trainer.test_run import lines, same, state
-from trainer import tracking
 from trainer.__main__ import main
 from trainer.assemble import assemble
-from trainer.config import build
 from trainer.data.chat import mask_token
 from trainer.data.corpus import conversations
+from trainer.decoding.evaluate import Evaluation, SpeculativeDecoder
 from trainer.device import Memory, read_memory
 from trainer.errors import ConfigError
-from trainer.evaluate import Evaluation, SpeculativeDecoder
-from trainer.finalize import Finalizer
-from trainer.presets import preset
-from trainer.profiler import ProfilerWindow
-from trainer.tracking import Tracker
+from trainer.records import tracking
+from trainer.records.profiler import ProfilerWindow
+from trainer.records.tracking import Tracker
+from trainer.runtime.finalize import Finalizer
+from trainer.settings.config import build
+from trainer.settings.presets import preset
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = [
@@ -103,7 +103,7 @@ def test_the_best_drafter_so_far_stays_until_a_better_one_comes(
             by_position=(), by_prompt=((4, 4),), temperature=temperature,
         )  # fmt: skip
 
-    monkeypatch.setattr("trainer.finalize.evaluate", evaluated)
+    monkeypatch.setattr("trainer.runtime.finalize.evaluate", evaluated)
     output, best = tmp_path / "run", tmp_path / "run" / "best"
     command = [
         *TINY, "--steps", "3", "--output", str(output), "--set", "run.evaluate=1", "--set", "run.evaluate_every=1",

@@ -15,7 +15,7 @@ import pytest
 from trainer import plan, warmup, writing
 from trainer.__main__ import main
 from trainer.errors import OutputError
-from trainer.layouts import Measured
+from trainer.planning.layouts import Measured
 
 ROOT = Path(__file__).resolve().parents[2]
 TINY = [
@@ -68,7 +68,7 @@ def test_a_result_that_cannot_be_written_is_an_error(
 ) -> None:
     assert cache.is_dir()
     make, told = STATES[state]
-    monkeypatch.setattr("trainer.measure.measure", lambda *_: Measured(
+    monkeypatch.setattr("trainer.planning.measure.measure", lambda *_: Measured(
         tokens=64, target_seconds=1.0, drafter_seconds=2.0, target_gb=1.0, apart_gb=1.0, both_gb=2.0,
         device_gb=3.0,
     ))  # fmt: skip

@@ -16,10 +16,10 @@ import pytest
 from safetensors.torch import load_file, save_file
 
 from tests.factories.make_port import make_port
-from trainer import launch, warmup
+from trainer import warmup
 from trainer.__main__ import main
 from trainer.errors import WorkerFailedError
-from trainer.runtime import meetings
+from trainer.runtime import launch, meetings
 from trainer.runtime.shutdown import Interrupted, StopRequest
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,9 +79,9 @@ PHASES = {
     "measuring the device": ("trainer.runtime.session.matmul_rate", 1, BEFORE, []),
     "the first step": ("trainer.runtime.loop.Optimizer.step", 1, STOPPING, [2]),
     "a step": ("trainer.runtime.loop.Optimizer.step", 4, STOPPING, [2, 4, 5]),
-    "writing a checkpoint": ("trainer.checkpoint._write", 1, STOPPING, [2, 3]),
-    "exporting": ("trainer.finalize.export", 1, TRAINED, [2, 4, 6]),
-    "evaluating": ("trainer.finalize.SpeculativeDecoder.speculative", 1, TRAINED, [2, 4, 6]),
+    "writing a checkpoint": ("trainer.saved.checkpoint._write", 1, STOPPING, [2, 3]),
+    "exporting": ("trainer.runtime.finalize.export", 1, TRAINED, [2, 4, 6]),
+    "evaluating": ("trainer.runtime.finalize.SpeculativeDecoder.speculative", 1, TRAINED, [2, 4, 6]),
 }  # fmt: skip
 
 
@@ -452,7 +452,10 @@ def damaged(target_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     return place
 
 
-LOAD, DECODE = ("trainer.assemble.Target.load", "full"), "trainer.evaluate.SpeculativeDecoder.speculative_texts"
+LOAD, DECODE = (
+    ("trainer.assemble.Target.load", "full"),
+    "trainer.decoding.evaluate.SpeculativeDecoder.speculative_texts",
+)
 NO_ROOM = "can't allocate memory: you tried to allocate 4503599627370496 bytes. Error code 12 (Cannot allocate memory)"
 LOWER = "hint: lower run.evaluate_positions (now 32768), then go on with --resume"
 BROKEN = ("trainer.assemble.load_shared", "None")
@@ -498,7 +501,7 @@ from unittest import mock
 import torch
 import torch.distributed as dist
 from trainer.__main__ import main
-from trainer.evaluate import SpeculativeDecoder
+from trainer.decoding.evaluate import SpeculativeDecoder
 def full(*_, **__):
     torch.empty(1 << 50)  # 4 PB, which no machine has
 for port, argv, put in {cases!r}:

@@ -25,15 +25,15 @@ from transformers import (
 
 from trainer.__main__ import main
 from trainer.assemble import assemble
-from trainer.config import build
 from trainer.data.corpus import conversations
+from trainer.decoding.generate import Generator
 from trainer.errors import ConfigError, TargetModelError
-from trainer.generate import Generator
-from trainer.presets import preset
-from trainer.shared_weights import load_shared
-from trainer.target import Target, choose_layer_ids, published_layer_ids, read_config
-from trainer.target_files import stop_tokens
-from trainer.target_loading import weights_index
+from trainer.settings.config import build
+from trainer.settings.presets import preset
+from trainer.target.files import stop_tokens
+from trainer.target.loading import weights_index
+from trainer.target.model import Target, choose_layer_ids, published_layer_ids, read_config
+from trainer.target.shared_weights import load_shared
 
 CPU = torch.device("cpu")
 

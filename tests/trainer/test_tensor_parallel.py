@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from tests.factories.make_port import make_port
 from trainer.__main__ import main
 from trainer.errors import TrainerError
-from trainer.tensor_parallel import members, split_plan
+from trainer.target.tensor_parallel import members, split_plan
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKER = Path(__file__).with_name("tensor_parallel_worker.py")

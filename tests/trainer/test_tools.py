@@ -18,19 +18,19 @@ from transformers.utils import logging as transformers_logging
 
 from trainer import plan, regenerate, warmup
 from trainer.assemble import assemble
-from trainer.config import build
 from trainer.data.corpus import conversation
-from trainer.decoding import Passes
+from trainer.decoding.generate import Generator
+from trainer.decoding.passes import Passes
 from trainer.errors import DataError, OutputError
-from trainer.generate import Generator
-from trainer.layouts import Measured, Weights, layouts, split_layouts
-from trainer.measure import weights
-from trainer.optim import Optimizer
-from trainer.presets import preset
+from trainer.planning.layouts import Measured, Weights, layouts, split_layouts
+from trainer.planning.measure import weights
 from trainer.runtime.cached import drafter_step_of
 from trainer.runtime.steps import DrafterStep, OpenDoor
-from trainer.target import SharedWeights, Target
-from trainer.target_files import target_digest
+from trainer.settings.config import build
+from trainer.settings.presets import preset
+from trainer.step.optim import Optimizer
+from trainer.target.files import target_digest
+from trainer.target.model import SharedWeights, Target
 from trainer.writing import locked
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -179,9 +179,9 @@ def test_the_planner_foretells_what_each_worker_holds(
     dtype: torch.dtype,
 ) -> None:
     assert cache.is_dir()
-    for module in ("trainer.assemble", "trainer.measure"):
+    for module in ("trainer.assemble", "trainer.planning.measure"):
         monkeypatch.setattr(f"{module}.working_dtype", lambda _device: dtype)
-    for module in ("trainer.target", "trainer.runtime.steps"):
+    for module in ("trainer.target.model", "trainer.runtime.steps"):
         monkeypatch.setattr(f"{module}.require_fp8", lambda _device, _key: None)
     monkeypatch.setattr("trainer.fp8.FEWEST", 1)
     folder = tmp_path / "target"
@@ -451,7 +451,7 @@ OBJECTIVES = {
 COUNTED = """
 import json, sys
 from trainer.__main__ import main
-from trainer.warmup_workers import _counters
+from trainer.runtime.warmup_workers import _counters
 code = main(sys.argv[1:])
 print(json.dumps(_counters()))
 sys.exit(code)

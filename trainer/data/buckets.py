@@ -15,7 +15,7 @@ import torch
 
 from trainer.data.packing import pack
 from trainer.errors import ConfigError
-from trainer.sections import DataConfig
+from trainer.settings.sections import DataConfig
 
 Drawn = tuple[int, tuple[tuple[int, ...], ...]]
 """A batch of an epoch: its bucket's length, and for each of its rows the members that are in it."""

@@ -17,11 +17,11 @@ from trainer.data.buckets import Plan, PlannedBatch, derive
 from trainer.data.feature_cache import FeatureReader
 from trainer.data.packing import Packed, layout, packed
 from trainer.data.rows import Rows
-from trainer.flops import BatchWork
-from trainer.loss import targets
-from trainer.model.mask import BlockShape, visible_pairs
-from trainer.objectives import Objective
-from trainer.sections import DrafterConfig, LossConfig
+from trainer.drafter.mask import BlockShape, visible_pairs
+from trainer.settings.sections import DrafterConfig, LossConfig
+from trainer.step.flops import BatchWork
+from trainer.step.loss import targets
+from trainer.step.objectives import Objective
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""Who runs which step where and when: the gate, the channels, the three runtimes."""
+"""Who runs which step where and when: the gate, the channels, the runtimes."""

@@ -16,8 +16,8 @@ from trainer.assemble import Parts
 from trainer.data.feature_cache import CacheSpec, FeatureReader, FeatureWriter
 from trainer.data.loader import Batch, Document
 from trainer.runtime.steps import Admission, DrafterStep, TargetStep
-from trainer.sections import RunConfig
-from trainer.target import SharedWeights, Target
+from trainer.settings.sections import RunConfig
+from trainer.target.model import SharedWeights, Target
 
 _WAITING = 3
 """Batches of features that may wait for the disk."""

@@ -21,8 +21,8 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from trainer.compile.state import compile_counts, flag_is_thread_local
 from trainer.errors import CompileStateError
-from trainer.runtime.compile_state import compile_counts, flag_is_thread_local
 
 Key = tuple[str, Hashable]
 _ANYWHERE = "*"

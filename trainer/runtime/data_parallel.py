@@ -13,14 +13,14 @@ import torch.distributed as dist
 from torch.distributed.device_mesh import DeviceMesh
 
 from trainer.assemble import Parts
-from trainer.runtime.compile_state import prepare_thread
+from trainer.compile.state import prepare_thread
 from trainer.runtime.inline import learn
 from trainer.runtime.loop import Outcome
 from trainer.runtime.meetings import PATIENCE, between_workers, meet, part, require_kept_elsewhere
 from trainer.runtime.processes import GroupExchange, World, join
 from trainer.runtime.session import Session
-from trainer.target import Target
-from trainer.tensor_parallel import TensorGroup, members
+from trainer.target.model import Target
+from trainer.target.tensor_parallel import TensorGroup, members
 
 
 def run(parts: Parts, session: Session) -> Outcome | None:

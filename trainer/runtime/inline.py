@@ -6,17 +6,17 @@ from contextlib import closing
 import torch
 
 from trainer.assemble import Parts, flops_of
+from trainer.compile.state import prepare_thread
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
 from trainer.errors import DeviceMemoryError
 from trainer.runtime.cached import drafter_step_of, target_step_of
-from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import Alone, DrafterLoop, Exchange, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import OpenDoor, TargetStep
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
-from trainer.target import Target
-from trainer.tensor_parallel import TensorGroup
+from trainer.target.model import Target
+from trainer.target.tensor_parallel import TensorGroup
 
 
 class InlineSource:

@@ -9,16 +9,16 @@ from typing import Protocol
 
 import torch
 
-from trainer import checkpoint
-from trainer.config import TrainConfig
+from trainer.compile.state import compile_counts, require_sound
 from trainer.data.loader import Batch
 from trainer.device import Stall, read_memory, wait_for
 from trainer.errors import NonFiniteError
-from trainer.metrics import Flatness, Progress, Sums
-from trainer.optim import Optimizer, learning_rate
-from trainer.profiler import ProfilerWindow
-from trainer.runtime.compile_state import compile_counts, require_sound
+from trainer.records.metrics import Flatness, Progress, Sums
+from trainer.records.profiler import ProfilerWindow
 from trainer.runtime.steps import DrafterStep
+from trainer.saved import checkpoint
+from trainer.settings.config import TrainConfig
+from trainer.step.optim import Optimizer, learning_rate
 
 
 class Source(Protocol):

@@ -14,8 +14,8 @@ from typing import NoReturn
 import torch
 import torch.distributed as dist
 
-from trainer.config import TrainConfig
 from trainer.errors import ConfigError, DeviceMemoryError, TrainerError, WorkerFailedError, as_trainer_error
+from trainer.settings.config import TrainConfig
 
 PATIENCE = timedelta(hours=2)
 """How long a worker waits for another: a cold compile of many buckets takes its time. A worker that dies is

@@ -22,17 +22,17 @@ import torch
 import torch.distributed as dist
 
 from trainer.assemble import Parts, flops_of
+from trainer.compile.state import prepare_thread
 from trainer.data.buckets import Plan
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles, wait_for, working_dtype
 from trainer.runtime.cached import drafter_step_of, target_step_of
-from trainer.runtime.compile_state import prepare_thread
 from trainer.runtime.loop import DrafterLoop, Outcome
 from trainer.runtime.meetings import PATIENCE, between_workers, meet, part, require_kept_elsewhere
 from trainer.runtime.session import Session
 from trainer.runtime.steps import OpenDoor
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
-from trainer.topology import Role, Topology, topology
+from trainer.settings.topology import Role, Topology, topology
 
 STOP = -1
 READ, FAILED = 1, 2

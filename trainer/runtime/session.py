@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 
 from trainer.assemble import Parts
-from trainer.checkpoint import Saved
 from trainer.data.feature_cache import FeatureReader
 from trainer.data.loader import Batch
 from trainer.device import matmul_rate, working_dtype
-from trainer.metrics import Progress
-from trainer.model.drafter import Drafter
+from trainer.drafter.model import Drafter
+from trainer.records.metrics import Progress
 from trainer.runtime.loop import DrafterLoop, LoopSettings
-from trainer.target import Target
-from trainer.tensor_parallel import TensorGroup
+from trainer.saved.checkpoint import Saved
+from trainer.target.model import Target
+from trainer.target.tensor_parallel import TensorGroup
 
 
 @dataclass(slots=True, kw_only=True)

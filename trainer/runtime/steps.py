@@ -10,20 +10,20 @@ from typing import Protocol
 import torch
 from torch.nn.functional import embedding
 
-from trainer.config_bounds import require
+from trainer.compile.private_code import private
 from trainer.data.feature_cache import FeatureReader
 from trainer.data.loader import Batch
 from trainer.device import compiles, free_bytes
+from trainer.drafter.attention import AttentionMask, needs_small_tiles, require_dense_fits
+from trainer.drafter.mask import block_mask, dense_mask, noise_tokens, positions
+from trainer.drafter.model import Drafter, Masks
 from trainer.fp8 import Split, narrow_head, require_fp8
-from trainer.loss import LossParts, Targets, block_loss, targets
-from trainer.model.attention import AttentionMask, needs_small_tiles, require_dense_fits
-from trainer.model.drafter import Drafter, Masks
-from trainer.model.mask import block_mask, dense_mask, noise_tokens, positions
-from trainer.objectives import Objective
-from trainer.optim import FlatParameters
-from trainer.runtime.private_code import private
-from trainer.sections import DrafterConfig, LossConfig, RunConfig
-from trainer.target import SharedWeights, Target
+from trainer.settings.bounds import require
+from trainer.settings.sections import DrafterConfig, LossConfig, RunConfig
+from trainer.step.loss import LossParts, Targets, block_loss, targets
+from trainer.step.objectives import Objective
+from trainer.step.optim import FlatParameters
+from trainer.target.model import SharedWeights, Target
 
 _workers = itertools.count()
 """Compiled code is a worker's own, so a step known to one is new to the next: its number is part of the signature."""

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator
 import torch
 
 from trainer.assemble import Parts, flops_of
+from trainer.compile.state import prepare_thread, traces_beside_eager_code
 from trainer.data.loader import Batch, Loader
 from trainer.device import Stall, choose, compiles
 from trainer.errors import ConfigError
 from trainer.runtime.cached import drafter_step_of, target_step_of
 from trainer.runtime.channels import Channel, Crew, ExchangeTable, Meeting, ThreadExchange
 from trainer.runtime.compile_gate import CompileGate
-from trainer.runtime.compile_state import prepare_thread, traces_beside_eager_code
 from trainer.runtime.loop import DrafterLoop, LoopSettings, Outcome
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, TargetStep  # noqa: TC001 - as the other types here
 from trainer.runtime.warmup_steps import warm_drafter, warm_target
-from trainer.target import SharedWeights, Target
-from trainer.topology import Topology, topology
+from trainer.settings.topology import Topology, topology
+from trainer.target.model import SharedWeights, Target
 
 Parcel = tuple[Batch, torch.Tensor]
 

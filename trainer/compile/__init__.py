@@ -1,0 +1,1 @@
+"""torch's compile state, and compiled code for one thread alone."""

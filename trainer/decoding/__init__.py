@@ -1,0 +1,1 @@
+"""Text from the target, with a drafter and without one."""

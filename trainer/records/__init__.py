@@ -1,0 +1,1 @@
+"""What a run says: metrics, progress, the summary, curves, trackers."""

@@ -1,0 +1,1 @@
+"""What stays of a run on disk: checkpoints, their ancestry, the export, what produced them."""

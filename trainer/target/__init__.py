@@ -1,0 +1,1 @@
+"""The frozen target: its files, its weights, its forward, and the ways to hold it."""
