@@ -25,6 +25,13 @@ def meant_of(case: CheckContext, items: Sequence[Distribution]) -> Distribution:
     return min(items, key=lambda item: _doubt(case, item))
 
 
+def equally_meant(case: CheckContext, items: Sequence[Distribution]) -> list[str]:
+    """Return the versions of those of which nothing tells which one is meant; none where something does."""
+    least = min(_doubt(case, item) for item in items)
+    versions = dict.fromkeys(item.version for item in items if _doubt(case, item) == least)
+    return list(versions) if len(versions) > 1 else []
+
+
 def _doubt(case: CheckContext, item: Distribution) -> tuple[bool, bool, bool, bool, int, int, bool]:
     """Rank by faults: no METADATA, not the version of lock or code, few files as it records them, another's RECORD.
 

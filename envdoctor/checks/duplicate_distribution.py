@@ -22,7 +22,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import named_by_metadata
-from envdoctor.analysis.duplicates import meant_of
+from envdoctor.analysis.duplicates import equally_meant, meant_of
 from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -92,6 +92,11 @@ def _keep_out(case: CheckContext, front: Distribution) -> Remediation:
 
 
 def _one_remains(case: CheckContext, items: list[Distribution]) -> Remediation:
+    if versions := equally_meant(case, items):
+        name = items[0].name
+        choices = " or ".join(f"`{reinstall_command(case, [(name, version)])}`" for version in versions)
+        text = f"nothing tells which version is meant: force-reinstall the one that you want, by {choices}"
+        return restore_or(case, text, [])
     active = meant_of(case, items)
     # That the reinstall makes a folder of the same name is one more reason to keep what is rightly named.
     kept = [item for item in items if (item is active and named_by_metadata(item)) or _uninstallable(case, item)]

@@ -98,7 +98,12 @@ def _leave_out(case: CheckContext, origin: str, site: str) -> Remediation:
     # Elsewhere it is another environment's file; where there are control characters sed sees other lines than Python.
     if holder != "site-packages" or not found.line.isprintable():
         return Remediation(text=f"{text}: {found.pth} adds it by the line {found.line!r}")
-    line = r"\#^" + re.sub(r"[.\[\]*^$\\#]", lambda match: rf"\{match[0]}", found.line) + "[[:space:]]*$#d"
+    # Newer Pythons take a byte order mark off; in older ones it is a part of the line, which then adds no folder.
+    line = (
+        r"\#^\(\xEF\xBB\xBF\)\?"
+        + re.sub(r"[.\[\]*^$\\#]", lambda match: rf"\{match[0]}", found.line)
+        + "[[:space:]]*$#d"
+    )
     return Remediation(text=text, commands=(f"sed -i {shlex.quote(line)} {shlex.quote(found.pth)}",), safe=True)
 
 

@@ -18,7 +18,7 @@ Fix:
 """
 
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from posixpath import commonpath
 
 from envdoctor.analysis.context import CheckContext
@@ -39,6 +39,7 @@ from envdoctor.probes.venv.interpreter import Interpreter
 CODE = "ED205"
 NAME = "incomplete-metadata"
 AREA = "Installed files"
+_SHOWN = 4
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -49,6 +50,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
     old_names = renamed(case)
     without_rows = set(_without_rows(case))
     linked = [item for item in items if item.link_gone and item.origin == "site-packages" and not item.shadowed]
+    moved: dict[bool, list[Distribution]] = {}
     if linked:
         yield _links(case, linked)
     for item in items:
@@ -61,7 +63,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             path = shlex.quote(f"{item.site}/{item.folder}")
             yield _finding(case, item, "its dist-info is not a directory", f"rm {path}")
         elif item.name in old_names:
-            yield _renamed(case, item, old_names[item.name])
+            moved.setdefault(named_by_metadata(item), []).append(item)
         elif not (item.has_metadata and item.has_record):
             yield _finding(case, item, _lacking(item))
         elif item.name in without_rows:
@@ -69,6 +71,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             # An empty one, too, is more than uv can replace; the command takes away one that it cannot parse.
             before = () if unparsable_records(case, item.name) else (f"rm {record}",)
             yield _finding(case, item, "the RECORD of its dist-info lists no file", *before)
+    yield from (_renamed(case, found, old_names) for found in moved.values())
 
 
 def _links(case: CheckContext, linked: Sequence[Distribution]) -> Finding:
@@ -117,23 +120,36 @@ def _lacking(item: Distribution) -> str:
     return ", and ".join(parts)
 
 
-def _renamed(case: CheckContext, item: Distribution, old: str) -> Finding:
+def _renamed(case: CheckContext, items: Sequence[Distribution], old: Mapping[str, str]) -> Finding:
+    """Return one finding of all that one copy renamed."""
+    one, several = items[0], len(items) > 1
+    harm = ("leave {} there when they install" if named_by_metadata(one) else "take {} for").format(
+        "them" if several else "it"
+    )
+    whose = counted(len(items), "distribution") if several else f"{one.name} {one.version}"
     return Finding(
         code=CODE,
         name=NAME,
         severity="error",
         confidence="high",
-        title=f"the metadata folder of {item.name} {item.version} was renamed: pip and uv "
-        + ("leave it there when they install" if named_by_metadata(item) else "take it for")
-        + " another version",
-        subject=item.name,
-        evidence=(f"{item.site}/{item.folder}", f"its RECORD says {old}"),
+        title=f"the metadata {'folders' if several else 'folder'} of {whose} {'were' if several else 'was'} renamed: "
+        f"pip and uv {harm} {'other versions' if several else 'another version'}",
+        subject=", ".join(item.name for item in items),
+        evidence=(
+            *(
+                line
+                for item in items[:_SHOWN]
+                for line in (f"{item.site}/{item.folder}", f"its RECORD says {old[item.name]}")
+            ),
+            *((f"and {len(items) - _SHOWN} more",) if len(items) > _SHOWN else ()),
+        ),
         remediation=restore_or(
             case,
-            "give it its name back; a reinstall by that version would leave the files of this one behind",
-            [rename_command(case, item.name, old)],
+            f"give {'them their names' if several else 'it its name'} back; a reinstall by that version would leave "
+            "the files of this one behind",
+            [rename_command(case, item.name, old[item.name]) for item in items],
         ),
-        causes=(f"dist:{item.name}",),
+        causes=tuple(f"dist:{item.name}" for item in items),
     )
 
 

@@ -27,6 +27,8 @@ from envdoctor.model.wording import counted
 CODE = "ED201"
 NAME = "files-removed-by-uninstall"
 AREA = "Installed files"
+_PART = 3
+"""One file in so many is missing, where another wheel took all that it shares: metadata and examples are its own."""
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -35,7 +37,9 @@ def run(case: CheckContext) -> Iterator[Finding]:
     if not lost:
         return
     # NVIDIA's wheels of two CUDA majors come and go with torch's; few ever had pillow-simd beside pillow.
-    usual = all(site_relative(path).startswith("nvidia/") for damage in lost for path in damage.missing)
+    theirs = all(site_relative(path).startswith("nvidia/") for damage in lost for path in damage.missing)
+    # An uninstall takes all that the other wheel has too; a file that was deleted by hand is one.
+    usual = theirs and sum(len(damage.missing) for damage in lost) * _PART >= sum(damage.files for damage in lost)
     names = ", ".join(damage.owner for damage in lost)
     yield Finding(
         code=CODE,

@@ -36,7 +36,6 @@ AREA = "Distributions"
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each package that is absent or too old."""
     installed = case.facts[Distributions]
-    pins = case.pins()
     for need in RUNTIME_NEEDS:
         requirer, present = installed.active(need.requirer), installed.active(need.name)
         if requirer is None or (present is None and not need.expected):
@@ -46,9 +45,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         if not path and case.facts[Companions].windows_from and present is not None:
             continue
         if present is None:
-            # A lock without it is of a stack that does not call this.
-            if case.lock is None or need.name in pins:
-                yield _finding(case, need, requirer, None, specifier, path)
+            yield _finding(case, need, requirer, None, specifier, path)
         elif not meets(present.version, specifier):
             yield _finding(case, need, requirer, present, specifier, path)
 
@@ -72,7 +69,7 @@ def _finding(
     specifier: str,
     path: str,
 ) -> Finding:
-    severity: Severity = "warning" if present else ("error" if case.lock else "note")
+    severity: Severity = "warning" if present else ("error" if need.name in case.pins() else "note")
     state = (
         f"{need.name} {present.version} is too old for"
         if present
@@ -97,6 +94,8 @@ def _finding(
 
 def _remedy(case: CheckContext, need: RuntimeNeed, requirer: str, specifier: str) -> Remediation:
     wanted = f"{need.name}{specifier}"
+    if case.lock is not None and need.name not in case.pins() and case.facts[Distributions].active(need.name) is None:
+        return Remediation(text=f"nothing, if this stack does not call that; else add {wanted} to the lock", safe=True)
     if meets(need.published, specifier):
         flags, torch = keep_torch(case, [need.name])
         command = f"uv pip install --python {case.python} {flags}{shlex.quote(wanted)}{torch}"

@@ -2,10 +2,12 @@
 
 What it finds:
     Modules of a PYTHONPATH folder that are installed in the venv too, or bear a standard module's name; modules of
-    the current folder that bear the name of an installed distribution, or of a standard module that torch imports;
+    the current folder that bear the name of an installed distribution or of its one module (`yaml` of PyYAML), or of a
+    standard module that torch imports;
     packages split over lib and lib64; a stale copy in site-packages in front of an editable install; a file that no
     distribution installed beside one that a distribution did, where the first is what Python takes (`NAME/__init__.py`
-    or `NAME.so` beside `NAME.py`): at the top level, with `--deep` in every package.
+    or `NAME.so` beside `NAME.py`), and such a pair of two distributions: at the top level, with `--deep` in every
+    package.
 
 Why it matters:
     The first folder on sys.path wins, whatever pip or uv say is installed: torch 2.6 runs where 2.8 is listed, and
@@ -47,7 +49,31 @@ def run(case: CheckContext) -> Iterator[Finding]:
     yield from map(_beside, case.facts[Shadowing].beside)
 
 
+def _of_two(item: Beside) -> Finding:
+    first, second = f"{item.front_owner} {item.front_version}", f"{item.owner} {item.version}"
+    return Finding(
+        code=CODE,
+        name=NAME,
+        severity="warning",
+        confidence="high",
+        title=f"{item.module} is imported from {site_relative(item.fronts[0])} of {first}, and never from "
+        f"{site_relative(item.installed)} of {second}",
+        subject=item.module,
+        evidence=(
+            f"in one folder Python takes a package first, then an extension module, then source: {item.fronts[0]}",
+            f"installed, too: {item.installed}",
+        ),
+        remediation=Remediation(
+            text=f"Decide which of {item.front_owner} and {item.owner} this environment needs, and uninstall the other "
+            "one: they share the name of the module, and no file"
+        ),
+        causes=(f"shadow:{normalized(item.module)}",),
+    )
+
+
 def _beside(item: Beside) -> Finding:
+    if item.front_owner:
+        return _of_two(item)
     front = item.fronts[0]
     return Finding(
         code=CODE,

@@ -332,6 +332,36 @@ def test_an_upgrade_over_the_old_metadata_with_a_cut_file(tmp_path: Path, *, cut
     assert [path.name for path in venv.site_packages.glob("*.dist-info")] == ["thing-3.0.dist-info"]
 
 
+def test_finds_ed405_and_does_not_guess_which_version_is_meant(tmp_path: Path) -> None:
+    wheels = tmp_path / "wheels"
+    two, three = (
+        make_wheel(wheels, "thing", version, files={"thing/__init__.py": "x = 1\n"}) for version in ("2", "3.0")
+    )
+    venv = make_venv(tmp_path / "venv")
+    for path in (two, three):
+        with zipfile.ZipFile(path) as wheel:
+            wheel.extractall(venv.site_packages)
+    found = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED405")
+    command = f"uv pip install --python {venv.python} --no-deps --reinstall-package thing thing=="
+    assert found.remediation == Remediation(
+        text="nothing tells which version is meant: force-reinstall the one that you want, by "
+        f"`{command}2` or `{command}3.0`"
+    )
+
+
+def test_finds_ed205_folders_that_one_copy_renamed(tmp_path: Path) -> None:
+    """A file system that folds case: one thing happened to all of them."""
+    made = [make_wheel(tmp_path / "wheels", name, "1") for name in ("one", "two")]
+    venv = make_venv(tmp_path / "venv", *made)
+    for info in venv.site_packages.glob("*.dist-info"):
+        info.rename(info.with_name(info.name.replace("one", "One").replace("two", "Two")))
+    verdict = verdict_of(venv.prefix)
+    title = "the metadata folders of 2 distributions were renamed: pip and uv leave them there when they install"
+    assert outline(verdict, tmp_path) == [f"error ED205 {title} other versions"]
+    mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert verdict_of(venv.prefix).findings == ()
+
+
 def _without_source(venv: Venv, *names: str) -> None:
     """Leave the bytecode of these files in their place."""
     paths = [venv.site_packages / name for name in names]

@@ -1,6 +1,9 @@
 """ED103, ED104, ED205, ED206, ED409, ED410, ED412, ED602 to ED605: what leaks in, shadows, or was left behind."""
 
+import subprocess
+from codecs import BOM_UTF8
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -32,6 +35,10 @@ from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 from envdoctor.probes.venv.shadowing import Shadow, Shadowing
 from envdoctor.probes.venv.startup_hooks import Hook, StartupHooks
 from tests.factories import make_facts as facts
+from tests.factories.examine_venv import verdict_of
+from tests.factories.make_reading import bare_host, read
+from tests.factories.make_venv import make_venv
+from tests.factories.make_wheel import make_wheel
 
 PREFIX = f"uv pip install --python {facts.PREFIX}/bin/python"
 
@@ -494,7 +501,12 @@ def test_finds_ed603_the_user_site(with_profile: bool, severity: str) -> None:  
         ("/u", "../o.[1]", "", ("export PYTHONNOUSERSITE=1",)),
         ("/base", "/o", ": /base/x.pth adds it by the line '/o'", ()),
         (facts.SITE, "/o\x85", f": {facts.SITE}/x.pth adds it by the line '/o\\x85'", ()),
-        (facts.SITE, "../o.[1]", "", (rf"sed -i '\#^\.\./o\.\[1\][[:space:]]*$#d' {facts.SITE}/x.pth",)),
+        (
+            facts.SITE,
+            "../o.[1]",
+            "",
+            (rf"sed -i '\#^\(\xEF\xBB\xBF\)\?\.\./o\.\[1\][[:space:]]*$#d' {facts.SITE}/x.pth",),
+        ),
     ],
 )
 def test_finds_ed603_the_line_of_a_pth_file_where_it_is(
@@ -632,3 +644,58 @@ def test_finds_ed202_a_ca_bundle_that_is_gone_or_shorter() -> None:
         files = replace(facts.FILES, owners=(facts.owner("certifi", missing=1),), faults=(fault,))
         (finding,) = damaged_distribution.run(facts.case(files))
         assert finding.subject == "certifi"
+
+
+def test_finds_ed410_the_one_module_of_a_distribution_in_the_current_folder(tmp_path: Path) -> None:
+    """`yaml.py` of a project in front of PyYAML's; in front of `tests` that a wheel brings by mistake it is meant."""
+    yaml = make_wheel(tmp_path / "wheels", "PyYAML", "6", files={"yaml/__init__.py": "", "_yaml/__init__.py": ""})
+    many = make_wheel(tmp_path / "wheels", "many", "1", files={"many/__init__.py": "", "tests/__init__.py": ""})
+    venv = make_venv(tmp_path / "venv", yaml, many)
+    project = tmp_path / "project"
+    project.mkdir()
+    for name in ("yaml.py", "tests.py"):
+        (project / name).write_text("")
+    host = replace(bare_host(tmp_path / "home"), cwd=project)
+    (finding,) = verdict_of(venv.prefix, host).findings
+    assert finding.title == f"yaml would be imported from {project} (current folder) instead of {venv.site_packages}"
+
+
+def test_finds_ed410_two_distributions_with_one_modules_name(tmp_path: Path) -> None:
+    """python-magic brings magic/, file-magic magic.py: no path has two owners, and one of them is never imported."""
+    made = [
+        make_wheel(tmp_path / "wheels", "python-magic", "0.4.27", files={"magic/__init__.py": ""}),
+        make_wheel(tmp_path / "wheels", "file-magic", "0.4.1", files={"magic.py": ""}),
+    ]
+    venv = make_venv(tmp_path / "venv", *made)
+    (finding,) = verdict_of(venv.prefix).findings
+    assert (finding.code, finding.severity, finding.title) == (
+        "ED410",
+        "warning",
+        "magic is imported from magic/__init__.py of python-magic 0.4.27, and never from magic.py of file-magic 0.4.1",
+    )
+    assert finding.remediation == Remediation(
+        text="Decide which of python-magic and file-magic this environment needs, and uninstall the other one: they "
+        "share the name of the module, and no file"
+    )
+
+
+@pytest.mark.parametrize("mark", [b"", BOM_UTF8])
+def test_a_pth_line_is_read_as_the_interpreter_reads_it(tmp_path: Path, mark: bytes) -> None:
+    """Python 3.13 takes a byte order mark off."""
+    venv = make_venv(tmp_path / "venv")
+    (tmp_path / "more").mkdir()
+    pth = venv.site_packages / "more.pth"
+    pth.write_bytes(mark + f"{tmp_path}/more\n".encode())
+    done = subprocess.run(
+        [venv.python, "-c", "import sys; print(*sys.path, sep='\\n')"],
+        env={"LC_ALL": "C.UTF-8"},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    entries = [entry.path for entry in read(venv.prefix).fact(SearchPath).entries]
+    assert (str(tmp_path / "more") in entries) == (str(tmp_path / "more") in done.stdout.splitlines())
+    # As ED603 prints it.
+    subprocess.run(["sed", "-i", rf"\#^\(\xEF\xBB\xBF\)\?{tmp_path}/more[[:space:]]*$#d", pth], check=True)
+    assert pth.read_bytes() == b""

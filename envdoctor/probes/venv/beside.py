@@ -26,11 +26,14 @@ class Beside:
     module: str
     """Dotted: "typing_extensions", "torch.utils.cpp"."""
     fronts: tuple[str, ...]
-    """The files in front of it, absolute, in importlib's order; in no RECORD."""
+    """The files in front of it, absolute, in importlib's order; in no RECORD but for a `front_owner`."""
     installed: str
     """The file that a RECORD lists, absolute."""
     owner: str
     version: str
+    front_owner: str = ""
+    """Another distribution that installed the first of `fronts` ("python-magic" its magic/, file-magic magic.py)."""
+    front_version: str = ""
 
 
 def besides(reading: Reading) -> Iterator[Beside]:
@@ -82,6 +85,9 @@ def _in_folder(reading: Reading, site: str, folder: str, suffixes: tuple[str, ..
             continue
         files = list(_in_order(folder, stem, suffixes))
         at = next((at for at, path in enumerate(files) if path in records.owners), 0)
+        front = records.owners.get(files[0]) if files else None
+        if front is not None:
+            at = next((at for at, path in enumerate(files) if records.owners.get(path, front) != front), 0)
         # `__init__.py` beside `__init__.so` is one package.
         if at and not files[at].startswith(f"{folder}/{stem}{_PACKAGE}"):
             owner = items[records.owners[files[at]]]
@@ -92,6 +98,8 @@ def _in_folder(reading: Reading, site: str, folder: str, suffixes: tuple[str, ..
                 installed=files[at],
                 owner=owner.name,
                 version=owner.version,
+                front_owner=items[front].name if front is not None else "",
+                front_version=items[front].version if front is not None else "",
             )
 
 

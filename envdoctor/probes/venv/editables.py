@@ -15,8 +15,9 @@ from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
-from envdoctor.probes.venv.search_path import SearchPath, pth_lines
+from envdoctor.probes.venv.search_path import SearchPath, pth_lines, standard_library
 from envdoctor.standards.names import normalized
 
 _MAXIMUM = 1024 * 1024
@@ -61,17 +62,18 @@ def probe(reading: Reading) -> Editables:
     for at, item in enumerate(items):
         if item.editable and not item.shadowed:
             rows = index(reading).rows.get(at, [])
-            found += _of_distribution(item, [path for path, _, _ in rows if "/" not in path])
+            standard = standard_library(reading.fact(Interpreter))
+            found += _of_distribution(item, [path for path, _, _ in rows if "/" not in path], standard)
     for entry in reading.fact(SearchPath).site_dirs:
         found += _egg_links(entry.path)
     return Editables(items=tuple(found))
 
 
-def _of_distribution(item: Distribution, names: list[str]) -> Iterator[Editable]:
+def _of_distribution(item: Distribution, names: list[str], standard: Path) -> Iterator[Editable]:
     finder = next((name for name in names if name.endswith("_finder.py")), "")
     pointers = [name for name in names if name.endswith(".pth")]
     told_by = f"{item.site}/{finder or next(iter(pointers), '')}"
-    places = _mapped(told_by) if finder else _lines(item.site, pointers)
+    places = _mapped(told_by) if finder else _lines(item.site, pointers, standard)
     if places is not None:
         yield Editable(
             name=item.name,
@@ -110,12 +112,12 @@ def _mapped(path: str) -> list[str] | None:
     return [str(path) for path in (*mapping.values(), *folders)]
 
 
-def _lines(site: str, names: list[str]) -> list[str] | None:
+def _lines(site: str, names: list[str], standard: Path) -> list[str] | None:
     """Return the folders that .pth files add; None when one runs code or cannot be read: it may expose anything."""
     found = []
     for name in names:
         try:
-            lines, _ = pth_lines(Path(site, name))
+            lines, _ = pth_lines(Path(site, name), standard)
         except OSError:
             return None
         if any(line.startswith(("import ", "import\t")) for line in lines):

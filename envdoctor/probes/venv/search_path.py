@@ -2,6 +2,7 @@
 
 import os
 import stat
+from codecs import BOM_UTF8
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,7 +26,7 @@ class PathEntry:
     origin: str
     """PYTHONPATH, standard library, site-packages, user site, base site-packages, or the .pth file that adds it."""
     pth: str = ""
-    """Path of that .pth file, and the line in it, without blanks at its end."""
+    """Path of that .pth file, and the line in it, without blanks at its end and without a byte order mark."""
     line: str = ""
 
 
@@ -49,12 +50,11 @@ def probe(reading: Reading) -> SearchPath:
     """Follow site.py: PYTHONPATH, standard library, venv, user site (not in an isolated venv), base, .pth folders."""
     python = reading.fact(Interpreter)
     environ = reading.host.environ
-    made = _Path(here=reading.target.here, there=reading.target.there)
+    base, standard = Path(python.base), standard_library(python)
+    made = _Path(standard=standard, here=reading.target.here, there=reading.target.there)
     for item in environ.get("PYTHONPATH", "").split(os.pathsep) if environ.get("PYTHONPATH") else []:
         # An empty element means the current folder, as it does for every PATH-like variable.
         made.add(reading.host.cwd / item, "PYTHONPATH")
-    base = Path(python.base)
-    standard = platform_library(base, python.folder)
     made.add(standard, "standard library")
     made.add(standard / "lib-dynload", "standard library")
     # A build's sys.platlibdir comes first; a lib64 beside it is looked into by no build that does not name it.
@@ -90,6 +90,8 @@ def _prefix_sites(prefix: Path, python: Interpreter, libraries: tuple[str, ...])
 class _Path:
     """sys.path under construction."""
 
+    standard: Path
+    """The standard library's folder."""
     here: Callable[[Path], Path]
     """Where a folder that a .pth file names is found now."""
     there: Callable[[Path], Path]
@@ -129,7 +131,7 @@ class _Path:
 
     def _add_lines(self, folder: Path, name: str) -> None:
         try:
-            lines, size = pth_lines(folder / name)
+            lines, size = pth_lines(folder / name, self.standard)
             if size > self.left:
                 self.unreadable.append(f"{folder / name}: not read, the .pth files have more than {MAXIMUM_PTHS} bytes")
                 return
@@ -146,11 +148,19 @@ class _Path:
                 self.add(self.here(added), name, str(folder / name), line)
 
 
-def pth_lines(path: Path) -> tuple[list[str], int]:
+def standard_library(python: Interpreter) -> Path:
+    """Return the folder of this interpreter's standard library."""
+    return platform_library(Path(python.base), python.folder)
+
+
+def pth_lines(path: Path, standard: Path) -> tuple[list[str], int]:
     """Return the non-empty lines of a .pth file, as text, and its bytes.
 
+    standard: the standard library's folder. Its site.py takes a byte order mark off, or for a part of the first line.
     Raises OSError for what is no regular file or unreadable.
     """
     data = read_regular(path, _MAXIMUM_PTH)
+    if data.startswith(BOM_UTF8) and b"utf-8-sig" in read_regular(standard / "site.py", _MAXIMUM_PTH):
+        data = data.removeprefix(BOM_UTF8)
     text = data.decode("utf-8", "surrogateescape")
     return [line.rstrip() for line in text.splitlines() if line.strip() and "\0" not in line], len(data)

@@ -10,6 +10,7 @@ from envdoctor.facts.context import Reading
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.beside import Beside, besides, unlisted
 from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 
 CURRENT_FOLDER = "current folder"
@@ -116,7 +117,8 @@ def _by_entries(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Sh
 def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iterator[Shadow]:
     """Yield the installed distributions' own modules that are in the current folder.
 
-    Only names that a distribution bears itself: a project's `tests` or `utils` in front of somebody's is meant. Modules
+    Only names that a distribution bears itself, or that are its one module: a project's `tests` or `utils` in front of
+    somebody's is meant. Modules
     of the standard library are listed where torch needs them: `test` or `code` of a project do no harm.
     """
     cwd = reading.host.cwd
@@ -128,10 +130,27 @@ def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iter
         yield from (
             _shadow(name, here, _STANDARD) for name in sorted(_names(here) & _STANDARD_OF_TORCH) if _wins(here, name)
         )
-    for item in reading.fact(Distributions).items:
+    items = reading.fact(Distributions).items
+    named = {item.name.replace("-", "_") for item in items}
+    for item in items:
         name = item.name.replace("-", "_")
         if not item.shadowed and not item.editable and _wins(here, name) and _is_there(item.site, name):
             yield _shadow(name, here, PathEntry(path=item.site, origin=item.origin))
+    sites = {item.site: item.origin for item in items if item.origin == "site-packages"}
+    for name in sorted(_names(here) - named):
+        for site, origin in sites.items():
+            if _wins_in(site, name) and _wins(here, name) and _is_only_module(reading, site, name):
+                yield _shadow(name, here, PathEntry(path=site, origin=origin))
+
+
+def _is_only_module(reading: Reading, site: str, name: str) -> bool:
+    """Tell a module that is all that its distribution installs, private ones (`_yaml`) left out: it is named so."""
+    files = (f"{site}/{name}{end}" for end in ("/__init__.py", ".py"))
+    at = next((at for file in files if (at := index(reading).owner_of(file)) is not None), None)
+    if at is None or reading.fact(Distributions).items[at].editable:
+        return False
+    tops = {path.partition("/")[0].partition(".")[0] for path, _, _ in index(reading).rows[at] if path.endswith(".py")}
+    return {top for top in tops if top.isidentifier() and not top.startswith("_")} == {name}
 
 
 def _shadow(name: str, front: PathEntry, behind: PathEntry) -> Shadow:
