@@ -95,7 +95,7 @@ def _one_remains(case: CheckContext, items: list[Distribution]) -> Remediation:
     if versions := equally_meant(case, items):
         name = items[0].name
         choices = " or ".join(f"`{reinstall_command(case, [(name, version)])}`" for version in versions)
-        text = f"nothing tells which version is meant: force-reinstall the one that you want, by {choices}"
+        text = f"nothing tells which version is the right one: force-reinstall the one that you want, by {choices}"
         return restore_or(case, text, [])
     active = meant_of(case, items)
     # That the reinstall makes a folder of the same name is one more reason to keep what is rightly named.

@@ -344,7 +344,7 @@ def test_finds_ed405_and_does_not_guess_which_version_is_meant(tmp_path: Path) -
     found = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED405")
     command = f"uv pip install --python {venv.python} --no-deps --reinstall-package thing thing=="
     assert found.remediation == Remediation(
-        text="nothing tells which version is meant: force-reinstall the one that you want, by "
+        text="nothing tells which version is the right one: force-reinstall the one that you want, by "
         f"`{command}2` or `{command}3.0`"
     )
 
