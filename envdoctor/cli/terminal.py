@@ -1,7 +1,6 @@
 """Where a result goes and how its reader's terminal looks."""
 
 import os
-import re
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,12 +10,13 @@ from envdoctor.cli.late import hush
 from envdoctor.cli.leaving import leaving
 from envdoctor.errors import UsageError
 from envdoctor.facts.whole_file import write_named
+from envdoctor.model.pattern import pattern
 from envdoctor.report.style import Style, typable_prose
 
 # A log or a file has no width of its own; this reads well in both.
 _WIDTH_WITHOUT_TERMINAL = 100
 _UNICODE = {"utf8", "utf16", "utf32"}
-_PROSE = re.compile(r"(?:error|warning|note|help|hint): ")
+_PROSE = pattern(r"(?:error|warning|note|help|hint): ")
 
 
 def style_for(

@@ -2,7 +2,6 @@
 
 import datetime as dt
 import os
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +16,7 @@ from envdoctor.errors import EnvdoctorError, LockError, ProfileError
 from envdoctor.facts.owned import behind_sudo, stranger_of
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.model.codec import CodecError, decode
+from envdoctor.model.pattern import pattern
 from envdoctor.model.profile import Profile, Waiver
 from envdoctor.standards import lock as lock_model
 from envdoctor.standards.lock import Lock
@@ -24,7 +24,7 @@ from envdoctor.standards.lock import Lock
 SCHEMA = 1
 _MAXIMUM_PROFILE = 4 * 1024 * 1024
 _MAXIMUM_LOCK = 32 * 1024 * 1024
-_DAY = re.compile(r"\d{4}-\d{2}-\d{2}")
+_DAY = pattern(r"\d{4}-\d{2}-\d{2}")
 _PACKAGE = Path(__file__).resolve().parent.parent
 
 

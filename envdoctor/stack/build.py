@@ -1,6 +1,7 @@
 """Building the new venv beside the old one with uv."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from envdoctor.model.events import Event, Listener
@@ -57,21 +58,13 @@ def build(
 ) -> None:
     """Make `folder` a relocatable venv with exactly the locked packages. Raises UvError, `folder` then half-made."""
     listen(Event(phase="build", text=f"new venv on CPython {plan.interpreter.version}"))
-    prompt = Path(plan.target).name
     # Relocatable: its scripts find their interpreter from where they lie, so the folder can be renamed into place.
-    uv.run(
-        (
-            "venv",
-            "--quiet",
-            "--relocatable",
-            "--no-project",
-            "--python",
-            plan.interpreter.path,
-            f"--prompt={prompt}",
-            folder,
-        )
-    )
-    install(plan.packages, locked, sources, uv, folder, listen, offline=plan.offline)
+    venv = ("venv", "--quiet", "--relocatable", "--no-project", f"--prompt={Path(plan.target).name}")
+    with ThreadPoolExecutor(1) as beside:
+        looked = beside.submit(_refuse_special, plan.packages, locked, sources, uv, folder)
+        uv.run((*venv, "--python", plan.interpreter.path, folder))
+        looked.result()
+    _install(plan.packages, locked, sources, uv, folder, listen, offline=plan.offline)
 
 
 def install(
@@ -85,8 +78,27 @@ def install(
     offline: bool,
 ) -> None:
     """Install exactly these wheels into the venv `folder`, each from its planned source. Raises UvError."""
+    _refuse_special(packages, locked, sources, uv, folder)
+    _install(packages, locked, sources, uv, folder, listen, offline=offline)
+
+
+def _refuse_special(
+    packages: Sequence[PlannedPackage], locked: Mapping[str, LockedPackage], sources: IndexConfig, uv: Uv, folder: Path
+) -> None:
     copies = uv.copies or apart(sources.cache, folder)
     refuse_special(sources.cache, [locked[item.name] for item in packages], copies=copies)
+
+
+def _install(
+    packages: Sequence[PlannedPackage],
+    locked: Mapping[str, LockedPackage],
+    sources: IndexConfig,
+    uv: Uv,
+    folder: Path,
+    listen: Listener,
+    *,
+    offline: bool,
+) -> None:
     done, total = 0, len(packages)
     downloads = _Downloads(packages, listen)
     for group in groups(packages, locked):

@@ -15,6 +15,7 @@ from envdoctor.facts.answer_memo import AnswerMemo, state_of
 from envdoctor.facts.children import run_child
 from envdoctor.facts.regular_file import read_prefix, read_regular
 from envdoctor.model.frozen import field, frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.stack.pyenv import Pyenv, newest_first
 
@@ -32,7 +33,7 @@ _ASK = (
 )
 _TIMEOUT = 20.0
 _MAXIMUM_CFG = 1 << 20
-_VERSION = re.compile(r"^3\.\d+$")
+_VERSION = pattern(r"^3\.\d+$")
 
 
 @frozen

@@ -182,11 +182,13 @@ class _Meanwhile:
         if hashed:
             self.found = replace(self.found, files=hashed.read)
             hashed.give_way()
+        site = ""
         while not self.over.wait(_PAUSE):
             if hashed:
                 hashed.look()
-            for site in self.folder.glob("lib/python3*/site-packages"):
-                self.found.records.look(str(site))
+            site = site or next(map(str, self.folder.glob("lib/python3*/site-packages")), "")
+            if site:
+                self.found.records.look(site)
         return known
 
     def _may_hash(self) -> bool:

@@ -1,6 +1,5 @@
 """How many bytes a restore writes on each file system, and how many are free there."""
 
-import csv
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -90,5 +89,7 @@ def _in_cache(cache: Path, wanted: Mapping[str, str]) -> list[int | None]:
 
 
 def _recorded(record: Path) -> int:
+    import csv  # noqa: PLC0415 - seldom needed: uv links
+
     rows = read_text(record, _MAXIMUM_RECORD, "surrogateescape").splitlines()
     return sum(int(row[2]) for row in csv.reader(rows) if len(row) == 3 and row[2].isdecimal() and len(row[2]) < 20)

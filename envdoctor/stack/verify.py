@@ -1,7 +1,6 @@
 """Proving that a built venv is exactly the lock: every file by its hash, nothing missing, nothing more."""
 
 import os
-import re
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -11,6 +10,7 @@ from envdoctor.errors import RestoreError
 from envdoctor.facts.context import Reading
 from envdoctor.facts.second_process import beside
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.loading.comparison import comparison
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.file_digests import usable
@@ -27,7 +27,7 @@ _SHOWN = 5
 # Files a RECORD lists without a hash (packaging.python.org, "Recording installed projects").
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 # What uv itself puts into a new venv's site-packages, in no RECORD.
-_INTERPRETER = re.compile(r"bin/python[0-9.t]*")
+_INTERPRETER = pattern(r"bin/python[0-9.t]*")
 _UV_OWN = {"_virtualenv.py", "_virtualenv.pth", "_virtualenv.pyc"}
 
 

@@ -5,20 +5,21 @@ from collections.abc import Iterable, Mapping
 
 from envdoctor.errors import LockError
 from envdoctor.model.frozen import frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.standards.names import normalized
 from envdoctor.standards.wheel_builds import is_tags, tags_in
 
 # Extras change nothing where every distribution is pinned and none is resolved: pip-compile writes `ray[default]==…`.
-_PIN = re.compile(
+_PIN = pattern(
     r"^(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?:\s*\[[A-Za-z0-9._,\s-]*\])?\s*==\s*(?P<version>[^\s;]+)\s*(?:;\s*(?P<marker>.+))?$"
 )
-_HASH = re.compile(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9A-Fa-f]+)")
+_HASH = pattern(r"--hash[=\s]\s*(?P<algorithm>[a-z0-9]+):(?P<digest>[0-9A-Fa-f]+)")
 # What `text_of` writes below an entry: "    # 3a807cabd511: cp311-cp311-manylinux2014_x86_64".
-_TOLD = re.compile(r"^[ \t]+# ([0-9a-f]{12}): (\S+)[ \t]*\r?$", re.MULTILINE)
+_TOLD = pattern(r"^[ \t]+# ([0-9a-f]{12}): (\S+)[ \t]*\r?$", re.MULTILINE)
 
-_COMMENT = re.compile(r"(?:^|\s)#.*$")
+_COMMENT = pattern(r"(?:^|\s)#.*$")
 # Where wheels come from, which pip's and uv's configuration says here, and what --require-hashes implies.
-_OPTION = re.compile(
+_OPTION = pattern(
     r"(?P<option>--(?:index-url|extra-index-url|find-links|trusted-host|no-index|pre|prefer-binary|only-binary|no-binary"
     r"|require-hashes)|-[if])(?:[\s=].*)?$"
 )

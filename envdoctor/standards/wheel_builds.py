@@ -4,13 +4,14 @@ The order is that of `packaging.tags` (PEP 425). The glibc of a platform tag doe
 Python tag and ABI for two versions of glibc are one build. Whether it fits is asked apart (`needed_glibc`).
 """
 
-import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-_TAGS = re.compile(r"[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+")
+from envdoctor.model.pattern import pattern
+
+_TAGS = pattern(r"[A-Za-z0-9_.]+-[A-Za-z0-9_.]+-[A-Za-z0-9_.]+")
 _PARTS_OF_A_NAME = 5
-_MANYLINUX = re.compile(r"manylinux(?:_(\d+)_(\d+)|2014|2010|1)_")
+_MANYLINUX = pattern(r"manylinux(?:_(\d+)_(\d+)|2014|2010|1)_")
 _NAMED = {"manylinux2014_": (2, 17), "manylinux2010_": (2, 12), "manylinux1_": (2, 5)}
 """PEPs 513, 571 and 599; PEP 600 has the version in the tag."""
 _ANY = 10_000

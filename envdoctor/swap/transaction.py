@@ -152,7 +152,7 @@ def exchange(  # noqa: PLR0913 - what is exchanged, for whom, and what is known 
     with opened(store, listen) as held:
         shown.refuse_another(store)
         started = datetime.now(UTC)
-        folder = store.builds / started.strftime("%Y%m%dT%H%M%S")
+        folder = store.builds / _name_of_copy(command, started)
         entry = JournalEntry(
             phase="building",
             command=command,
@@ -188,6 +188,15 @@ def exchange(  # noqa: PLR0913 - what is exchanged, for whom, and what is known 
                     listen(Event(phase="recover", text=f"what was in the copy's place is now {left}"))
                 raise
         return Exchanged(made=made, kept=kept, recovered=held.recovered, seconds=clock.laps)
+
+
+def _name_of_copy(command: Command, started: datetime) -> str:
+    """Return the name of the folder that a copy is made in.
+
+    uv remembers by its path what it asked an interpreter: in a folder of one name a restore starts none to ask. A copy
+    of the user's venv is asked each time, since another one may have been there before.
+    """
+    return "new" if command == "restore" else started.strftime("%Y%m%dT%H%M%S")
 
 
 @contextmanager

@@ -1,19 +1,19 @@
 """A configured constraint that contradicts the lock: pip would refuse what the lock pins, so it must be named."""
 
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from packaging.version import Version
 
 from envdoctor.facts.regular_file import read_text
+from envdoctor.model.pattern import pattern
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.standards.names import normalized
 
 _MAXIMUM = 8 << 20
 
 _DEPTH = 8
-_NAME = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*(?:[\[(<>=!~;@]|$)")
+_NAME = pattern(r"([A-Za-z0-9][A-Za-z0-9._-]*?)\s*(?:[\[(<>=!~;@]|$)")
 
 
 def contradictions(

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Mapping
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urljoin
@@ -122,10 +121,8 @@ def _entry(item: Mapping[str, Any], base: str) -> File:
 
 
 def _html(text: str, base: str, wanted: Wanted) -> list[File]:
-    parser = _Links()
-    parser.feed(text)
     files = []
-    for href, yanked in parser.found:
+    for href, yanked in _links(text):
         path, _, fragment = href.partition("#")
         filename = unquote(path.partition("?")[0].rsplit("/", 1)[-1])
         if not wanted(filename):
@@ -139,12 +136,17 @@ def _html(text: str, base: str, wanted: Wanted) -> list[File]:
     return files
 
 
-class _Links(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.found: list[tuple[str, bool]] = []
+def _links(text: str) -> list[tuple[str, bool]]:
+    """Return what the links of a page lead to, and whether it was withdrawn."""
+    from html.parser import HTMLParser  # noqa: PLC0415 - a restore from uv's cache reads no page
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        values = dict(attrs)
-        if tag == "a" and values.get("href"):
-            self.found.append((str(values["href"]), "data-yanked" in values))
+    found: list[tuple[str, bool]] = []
+
+    class _Links(HTMLParser):
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            values = dict(attrs)
+            if tag == "a" and values.get("href"):
+                found.append((str(values["href"]), "data-yanked" in values))
+
+    _Links().feed(text)
+    return found

@@ -1,7 +1,6 @@
 """The sources a restore may use: uv's own configuration, completed by pip's, as uv itself then sees it."""
 
 import os
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +8,7 @@ from typing import Any
 from envdoctor.errors import UsageError
 from envdoctor.facts.answer_memo import AnswerMemo, state_of
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.wheels.impatient import impatient
 from envdoctor.wheels.pip_config import PipSettings
 from envdoctor.wheels.urls import Access, is_local, local_path, shown
@@ -17,7 +17,9 @@ from envdoctor.wheels.uv_cache import cache_folder
 from envdoctor.wheels.uv_config import has_default_index
 
 _TRANSPORT = ("UV_INSECURE_HOST", "SSL_CERT_FILE", "ALL_PROXY")
-_FIND_LINKS = re.compile(r"Failed to read `--find-links` (?:directory|file): (.+)\s+(?:cause|Caused by): (.+)")
+_DECISIVE = ("UV_", "XDG_", "HOME")
+"""Beginnings of the variables that uv's answer about its sources and its cache is made of; PWD and `_` are not."""
+_FIND_LINKS = pattern(r"Failed to read `--find-links` (?:directory|file): (.+)\s+(?:cause|Caused by): (.+)")
 PLACES = ("UV_INDEX", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL", "UV_INDEX_URL", "UV_FIND_LINKS")
 
 
@@ -104,7 +106,8 @@ def _fault(place: str, cwd: Path) -> str:
 
 def _asked(uv: Uv, variables: Mapping[str, str], python: str, memo: AnswerMemo) -> tuple[str, str]:
     """Return uv's sources as lines of a requirements file, and its cache folder."""
-    told = (sorted(uv.environment.items()), uv.config.text(), sorted(variables.items()), str(uv.cwd))
+    decisive = [(name, value) for name, value in uv.environment.items() if name.startswith(_DECISIVE)]
+    told = (sorted(decisive), uv.config.text(), sorted(variables.items()), str(uv.cwd))
     question = (uv.binary, state_of(uv.binary), told)
     if isinstance(known := memo.get(question), list) and len(known) == 2:
         return str(known[0]), str(known[1])

@@ -5,7 +5,6 @@ site, PIP_CONFIG_FILE, a later kind overriding the same section and key; then se
 section, then PIP_* variables.
 """
 
-import configparser
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -102,22 +101,32 @@ def _option(name: str) -> str:
 
 
 def _read_file(path: Path) -> dict[str, tuple[str, str]]:
-    parser = configparser.RawConfigParser()
     try:
-        parser.read_string(read_text(path, _MAXIMUM), source=str(path))
+        text = read_text(path, _MAXIMUM)
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, UnicodeDecodeError, configparser.Error) as error:
-        # pip refuses to run here as well; going on without the user's index would fetch from the wrong place.
-        raise UsageError(
-            f"pip's configuration cannot be read: {path}: {str(error).splitlines()[0]}",
-            "correct the file, or set PIP_CONFIG_FILE=/dev/null to go without it",
-        ) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise _unreadable(path, error) from error
+    import configparser  # noqa: PLC0415 - most users have no such file
+
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(text, source=str(path))
+    except configparser.Error as error:
+        raise _unreadable(path, error) from error
     return {
         f"{section}.{_option(name)}": (value or "", str(path))
         for section in parser.sections()
         for name, value in parser.items(section)
     }
+
+
+def _unreadable(path: Path, error: Exception) -> UsageError:
+    # pip refuses to run here as well; going on without the user's index would fetch from the wrong place.
+    return UsageError(
+        f"pip's configuration cannot be read: {path}: {str(error).splitlines()[0]}",
+        "correct the file, or set PIP_CONFIG_FILE=/dev/null to go without it",
+    )
 
 
 def _settings(values: Mapping[str, tuple[str, str]]) -> PipSettings:

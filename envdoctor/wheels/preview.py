@@ -1,12 +1,12 @@
 """What uv would do with pinned requirements, asked without doing it: which wheels it has already, which it lacks."""
 
-import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
 from envdoctor.model.frozen import frozen, replace
+from envdoctor.model.pattern import pattern
 from envdoctor.model.plan import BaseInterpreter
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.index_config import IndexAccess
@@ -16,8 +16,8 @@ from envdoctor.wheels.uv_errors import missing
 
 # uv has no query for its cache; its dry run says it package by package, in its log. A line it no longer writes makes a
 # package "unknown", never "cached".
-_CACHED = re.compile(r"(?:requirement|distribution) already cached: ([A-Za-z0-9._-]+)==")
-_UNCACHED = re.compile(r"Identified uncached distribution: ([A-Za-z0-9._-]+)==")
+_CACHED = pattern(r"(?:requirement|distribution) already cached: ([A-Za-z0-9._-]+)==")
+_UNCACHED = pattern(r"Identified uncached distribution: ([A-Za-z0-9._-]+)==")
 
 
 @frozen

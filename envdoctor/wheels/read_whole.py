@@ -1,13 +1,13 @@
 """What installers read whole, looked at before they are started: they take any size, and wait at a pipe."""
 
 import os
-import re
 import stat
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
 from envdoctor.errors import RestoreError
+from envdoctor.model.pattern import pattern
 from envdoctor.model.wording import size
 
 _MOST = 64 * 1024 * 1024
@@ -18,7 +18,7 @@ _OF_METADATA = (
 )  # fmt: skip
 """What pip and uv read of a distribution, of whatever age: distutils' and setuptools' have the last four."""
 _OF_PROJECTS = ("pyproject.toml", "uv.toml")
-_PYTHONS = re.compile(r"python3\.\d+t?")
+_PYTHONS = pattern(r"python3\.\d+t?")
 
 
 def refuse_unbounded(*, venv: Path | None = None, project: Path | None = None) -> None:

@@ -1,9 +1,9 @@
 """A file on an HTTP server, read in pieces: enough to see a wheel's table of contents without fetching the wheel."""
 
 import io
-import re
 from typing import BinaryIO, cast
 
+from envdoctor.model.pattern import pattern
 from envdoctor.wheels.http import WholeAnswer, ask
 from envdoctor.wheels.urls import Access, IndexUnreadableError, shown
 
@@ -12,7 +12,7 @@ _TAIL = 64 * 1024
 _PIECE = 64 * 1024
 # A file that small is taken whole where the server knows no ranges.
 _WHOLE = 64 * 1024
-_TOTAL = re.compile(r"bytes \d+-\d+/(\d+)")
+_TOTAL = pattern(r"bytes \d+-\d+/(\d+)")
 
 
 class NoRangesError(Exception):

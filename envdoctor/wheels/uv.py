@@ -15,6 +15,7 @@ from envdoctor.facts.children import start_child
 from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.programs import outside_venvs, search_path
 from envdoctor.model.frozen import field, frozen
+from envdoctor.model.pattern import pattern
 from envdoctor.wheels.read_whole import refuse_unbounded
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
 from envdoctor.wheels.uv_errors import explain
@@ -28,7 +29,7 @@ _WAITS = (
     "uv has done nothing for {seconds:.0f} s: it waits for the network, for another uv that holds a lock of its cache, "
     "or at a pipe; Ctrl-C ends it and leaves everything as it was"
 )
-_WRITTEN = re.compile(r"^wchar: (\d+)$", re.MULTILINE)
+_WRITTEN = pattern(r"^wchar: (\d+)$", re.MULTILINE)
 
 
 class UvError(RestoreError):

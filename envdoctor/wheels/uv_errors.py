@@ -4,32 +4,34 @@ import re
 import signal
 from collections.abc import Callable
 
+from envdoctor.model.pattern import pattern
+
 Explained = tuple[str, str]
 """(message, hint)"""
 RANGE = ">=0.11,<0.14"
 """The versions of uv whose words are known here, as pyproject.toml has them."""
 
-_REQUIREMENT = re.compile(r"`([A-Za-z0-9][A-Za-z0-9._-]*==[^`\s]+)`")
-_MISMATCH = re.compile(
+_REQUIREMENT = pattern(r"`([A-Za-z0-9][A-Za-z0-9._-]*==[^`\s]+)`")
+_MISMATCH = pattern(
     r"Hash mismatch for `(?P<what>[^`]+)`\s+Expected:(?P<expected>.*?)Computed:(?P<computed>.*)", re.DOTALL
 )
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
-_REQUIRED = re.compile(r"you\s+require\s+([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s,]+)")
-_TAGS = re.compile(
+_DIGEST = pattern(r"sha256:([0-9a-f]{64})")
+_REQUIRED = pattern(r"you\s+require\s+([A-Za-z0-9][A-Za-z0-9._-]*)(?:\[[^\]]*\])?==([^\s,]+)")
+_TAGS = pattern(
     r"(?:You require (?P<wanted>CPython [\d.]+)[^,]*, but w|W)e only found wheels for `(?P<name>[^`]+)` "
     r"\(v(?P<version>[^)]+)\) with the following [\w ]*tags?: (?P<has>`[^`]+`(?:, `[^`]+`)*)"
 )
-_UNKNOWN = re.compile(
+_UNKNOWN = pattern(
     r"(?<![A-Za-z0-9._-])([A-Za-z0-9][A-Za-z0-9._-]*) was not found in the "
     r"(?:package registry|provided package locations)"
     r"|there (?:are no versions|is no version) of ([A-Za-z0-9][A-Za-z0-9._-]*)"
     r"|only (?:the following versions of )?([A-Za-z0-9][A-Za-z0-9._-]*)[^ ]* (?:is|are) available"
 )
-_URL = re.compile(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
+_URL = pattern(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
 _BEFORE = r"(?:at path |file |directory |: )[`\"']?"
-_DENIED = re.compile(rf"{_BEFORE}(/(?:(?!{_BEFORE}/)[^`\"'\n])*?)[`\"']?: Permission denied")
-_FAILED_BUILD = re.compile(r"Failed to (?:build|download and build) `([^`]+)`")
-_RAISED = re.compile(r"^[ \t]*((?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,200}(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
+_DENIED = pattern(rf"{_BEFORE}(/(?:(?!{_BEFORE}/)[^`\"'\n])*?)[`\"']?: Permission denied")
+_FAILED_BUILD = pattern(r"Failed to (?:build|download and build) `([^`]+)`")
+_RAISED = pattern(r"^[ \t]*((?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,200}(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
 _NETWORK = (
     "dns error",
     "error sending request",
@@ -40,7 +42,7 @@ _NETWORK = (
     "error decoding response body",
     "end of file before message length reached",
 )
-_EMPTIED = re.compile(
+_EMPTIED = pattern(
     r"Failed to install: \S+ \((?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)==[^)]+\)\s+"
     r"(?:cause|Caused by): failed to read directory `(?P<folder>[^`]+)`: No such file"
 )

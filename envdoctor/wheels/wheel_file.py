@@ -1,12 +1,14 @@
 """A wheel file, looked into before anything is installed from it."""
 
 import stat
-import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from envdoctor.model.frozen import frozen
+
+if TYPE_CHECKING:
+    import zipfile
 
 
 @frozen
@@ -21,6 +23,8 @@ class WheelListing:
 
 def contents_of(wheel: Path | BinaryIO) -> WheelListing:
     """Read a wheel's table of contents and nothing else. A file that is not a zip archive is wrong as a whole."""
+    import zipfile  # noqa: PLC0415 - a restore from uv's cache opens no wheel
+
     try:
         with zipfile.ZipFile(wheel) as archive:
             total = sum(entry.file_size for entry in archive.infolist())
@@ -34,7 +38,7 @@ def unsafe_entry(wheel: Path | BinaryIO) -> str:
     return contents_of(wheel).problem
 
 
-def unsafe_entries(archive: zipfile.ZipFile) -> Iterator[str]:
+def unsafe_entries(archive: "zipfile.ZipFile") -> Iterator[str]:
     """Yield a sentence for each entry that leads out of the venv or is not a plain file."""
     for entry in archive.infolist():
         # The stored name: zipfile cuts the one it gives at a NUL.

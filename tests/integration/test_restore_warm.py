@@ -68,6 +68,20 @@ def test_where_the_best_is_not_to_be_had_any_more_the_next_best_is_taken(
     assert (answer.code, _twin(stack)) == (0, "name = 'old'\n"), answer.err
 
 
+def test_in_another_shell_neither_uv_nor_an_interpreter_is_asked_again(stack: Stack) -> None:
+    before = _asked(stack)
+    assert {path.suffix for path in before} == {".msgpack", ".memo"}
+    answer = stack.restore("--force", extra={"SHLVL": "7", "OLDPWD": "/"})
+    assert answer.code == 0, answer.err
+    assert _asked(stack) == before
+
+
+def _asked(stack: Stack) -> dict[Path, int]:
+    """Return what uv wrote of interpreters, and what we wrote of uv's sources, with the inode of each file."""
+    files = (*stack.cache.glob("interpreter-v*/*/*.msgpack"), *stack.folder.rglob("uv-sources/*.memo"))
+    return {path: path.stat().st_ino for path in files}
+
+
 def test_what_was_read_is_told_and_all_reads_it_again(stack: Stack) -> None:
     time.sleep(0.15)  # what has just been changed is not remembered
     counts = []
