@@ -72,18 +72,20 @@ def read_meanwhile(reading: Reading) -> None:
                 reading.fact(kind)
 
 
-def _identity(prefix: Path) -> tuple[tuple[int, int, int], ...]:
+def _identity(prefix: Path) -> tuple[tuple[int, ...], ...]:
     """Return what a swap changes: the folder, or, of a mount point, what is in it.
 
-    A rename sets the change time of what it moves, so that two swaps, there and back, are seen too.
+    A rename sets the change time of what it moves and of the folder it moves it in, so that two swaps, there and back,
+    are seen too. The change time of pyvenv.cfg does not count: another hard link to it, as `cp -al` makes, sets that.
     """
-    found = []
-    for path in (prefix, prefix / "pyvenv.cfg"):
-        try:
-            status = path.stat()
-            found.append((status.st_dev, status.st_ino, status.st_ctime_ns))
-        except OSError:
-            found.append((0, 0, 0))
+    try:
+        folder = prefix.stat()
+        found = [(folder.st_dev, folder.st_ino, folder.st_ctime_ns)]
+    except OSError:
+        return ()
+    with suppress(OSError):
+        file = (prefix / "pyvenv.cfg").stat()
+        found.append((file.st_dev, file.st_ino, file.st_mtime_ns, file.st_size))
     return tuple(found)
 
 
