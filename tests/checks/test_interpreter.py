@@ -50,6 +50,11 @@ def _no_program(venv: Venv) -> None:
     venv.python.chmod(0o755)
 
 
+def _empty(venv: Venv) -> None:
+    venv.python.unlink()
+    venv.python.touch(0o644)
+
+
 def _not_executable(venv: Venv) -> None:
     venv.python.unlink()
     venv.python.write_bytes(BASE.read_bytes())
@@ -61,6 +66,7 @@ def _not_executable(venv: Venv) -> None:
     [
         (_a_folder, "is a folder"),
         (_no_program, "is neither a program (ELF) nor a script (#!)"),
+        (_empty, "is neither a program (ELF) nor a script (#!)"),
         (_not_executable, "may not be executed by anybody (chmod +x)"),
     ],
 )

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from envdoctor.elf import reader
@@ -44,12 +45,13 @@ def problem_of(executable: Path) -> str:
             return "is a folder"
         if not stat.S_ISREG(status.st_mode):
             return "is not a regular file"
-        if not status.st_mode & 0o111:
-            return "may not be executed by anybody (chmod +x)"
-        start = read_prefix(executable, 4)
     except OSError:
-        return ""  # a dangling link is reported separately, and what may not be read may still be started
-    return "" if start.startswith(_STARTS) else "is neither a program (ELF) nor a script (#!)"
+        return ""  # a dangling link is reported separately
+    # The content first: a shell runs an empty file that may be executed, with exit code 0.
+    with suppress(OSError):  # what may not be read may still be started
+        if not read_prefix(executable, 4).startswith(_STARTS):
+            return "is neither a program (ELF) nor a script (#!)"
+    return "" if status.st_mode & 0o111 else "may not be executed by anybody (chmod +x)"
 
 
 def minor_of(resolved: Path) -> str:
