@@ -67,6 +67,8 @@ def write(host: Host, path: str, *, force: bool) -> Result:
         raise UsageError(f"{path} cannot be imported", "name a Python file: `envdoctor gate write envdoctor_gate.py`")
     if target.exists() and not force:
         raise UsageError(f"{path} exists already", "add `--force` to replace it")
+    if not target.parent.is_dir():
+        raise UsageError(f"{path} cannot be written: {target.parent} is not a folder", "make it, or name another path")
     try:
         write_whole(target, single_file().encode())
     except OSError as error:

@@ -80,7 +80,7 @@ def _identity(prefix: Path) -> tuple[tuple[int, ...], ...]:
     """
     try:
         folder = prefix.stat()
-        found = [(folder.st_dev, folder.st_ino, folder.st_ctime_ns)]
+        found: list[tuple[int, ...]] = [(folder.st_dev, folder.st_ino, folder.st_ctime_ns)]
     except OSError:
         return ()
     with suppress(OSError):

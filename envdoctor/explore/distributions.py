@@ -2,6 +2,7 @@
 
 import difflib
 import os
+import shlex
 from collections import deque
 from collections.abc import Iterator
 
@@ -26,7 +27,9 @@ def distribution_named(environment: ExploredEnvironment, asked: str) -> tuple[in
     near = difflib.get_close_matches(name, sorted({item.name for item in environment.items}), _SUGGESTED)
     raise UsageError(
         f"{environment.reading.target.prefix} has no distribution called `{asked}`",
-        f"did you mean {' or '.join(f'`{other}`' for other in near)}?" if near else "`uv pip list` lists them",
+        f"did you mean {' or '.join(f'`{other}`' for other in near)}?"
+        if near
+        else f"`uv pip list --python {shlex.quote(str(environment.reading.target.interpreter))}` lists them",
     )
 
 

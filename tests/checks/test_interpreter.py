@@ -285,8 +285,9 @@ def test_a_library_folder_that_was_renamed_gets_its_name_back(venv: Venv, tmp_pa
     assert verdict_of(venv.prefix).findings == ()
 
 
-def test_a_pth_file_that_is_no_text_stops_python(venv: Venv, tmp_path: Path) -> None:
-    (venv.site_packages / "cafe.pth").write_bytes(b"/opt/caf\xe9\n")
+@pytest.mark.parametrize("content", [b"/opt/caf\xe9\n", b"\0\xff", b"\n\0\xe9\n"])
+def test_a_pth_file_that_is_no_text_stops_python(venv: Venv, tmp_path: Path, content: bytes) -> None:
+    (venv.site_packages / "cafe.pth").write_bytes(content)
     assert not _imports(venv)
     title = "cafe.pth stops this interpreter when it starts: it is not text in UTF-8"
     assert outline(verdict_of(venv.prefix), tmp_path) == [f"error ED604 {title}"]

@@ -90,7 +90,7 @@ def test_a_lock_of_either_form_gets_the_gate(tmp_path: Path) -> None:
             0,
             f"added envdoctor-gate {__version__} to FOLDER/lockfiles/small.txt; "
             f"its wheel is FOLDER/lockfiles/small.wheels/{gate_wheel().filename}\n"
-            "next: `envdoctor restore --profile small`\n",
+            "next: `envdoctor repair --profile small`\n",
             "",
         )
     lock = (tmp_path / "lockfiles/small.txt").read_text()
@@ -198,6 +198,11 @@ def test_one_file_guards_a_venv_that_has_no_gate(tmp_path: Path) -> None:
     assert re.search(r"^error\[ED202\]: plain 3\.0: 1 of \d files missing", refused.stderr, re.MULTILINE)
     again = stack.run("gate", "write", "guard.py")
     assert (again.code, again.err) == (2, "error: guard.py exists already\n\nhint: add `--force` to replace it\n")
+    nowhere = stack.run("gate", "write", "gone/guard.py")
+    assert (nowhere.code, nowhere.err) == (
+        2,
+        "error: gone/guard.py cannot be written: FOLDER/gone is not a folder\n\nhint: make it, or name another path\n",
+    )
     nameless = stack.run("gate", "write", "my-gate.txt")
     assert (nameless.code, nameless.err) == (
         2,

@@ -39,7 +39,8 @@ def diff(
     """
     if since or last_good:
         if a or (since and last_good):
-            raise UsageError("two stacks of the past are given", "give one of A, `--since` and `--last-good`")
+            hint = "give one of A, `--since` and `--last-good`; the venv is named by `--venv VENV`"
+            raise UsageError("two stacks of the past are given", hint)
         done = app.diff_then(Workspace.open(venv), since, last_good=last_good)
         return finish(done, output_format, json=json, output=output)
     if not a:

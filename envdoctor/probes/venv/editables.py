@@ -17,7 +17,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
-from envdoctor.probes.venv.search_path import SearchPath, pth_lines, standard_library
+from envdoctor.probes.venv.search_path import SearchPath, read_pth, standard_library
 from envdoctor.standards.names import normalized
 
 _MAXIMUM = 1024 * 1024
@@ -117,7 +117,7 @@ def _lines(site: str, names: list[str], standard: Path) -> list[str] | None:
     found = []
     for name in names:
         try:
-            lines, _ = pth_lines(Path(site, name), standard)
+            lines, _, _ = read_pth(Path(site, name), standard)
         except OSError:
             return None
         if any(line.startswith(("import ", "import\t")) for line in lines):

@@ -131,12 +131,12 @@ class _Path:
 
     def _add_lines(self, folder: Path, name: str) -> None:
         try:
-            lines, size = pth_lines(folder / name, self.standard)
+            lines, size, is_text = read_pth(folder / name, self.standard)
             if size > self.left:
                 self.unreadable.append(f"{folder / name}: not read, the .pth files have more than {MAXIMUM_PTHS} bytes")
                 return
             self.left -= size
-            if any("\udc80" <= sign <= "\udcff" for line in lines for sign in line):
+            if not is_text:
                 self.fatal.append(str(folder / name))
         except OSError as error:
             self.unreadable.append(f"{folder / name}: {error.strerror or error}")
@@ -153,8 +153,8 @@ def standard_library(python: Interpreter) -> Path:
     return platform_library(Path(python.base), python.folder)
 
 
-def pth_lines(path: Path, standard: Path) -> tuple[list[str], int]:
-    """Return the non-empty lines of a .pth file, as text, and its bytes.
+def read_pth(path: Path, standard: Path) -> tuple[list[str], int, bool]:
+    """Return the non-empty lines of a .pth file, its bytes, and whether all of it is text in UTF-8.
 
     standard: the standard library's folder. Its site.py takes a byte order mark off, or for a part of the first line.
     Raises OSError for what is no regular file or unreadable.
@@ -163,4 +163,5 @@ def pth_lines(path: Path, standard: Path) -> tuple[list[str], int]:
     if data.startswith(BOM_UTF8) and b"utf-8-sig" in read_regular(standard / "site.py", _MAXIMUM_PTH):
         data = data.removeprefix(BOM_UTF8)
     text = data.decode("utf-8", "surrogateescape")
-    return [line.rstrip() for line in text.splitlines() if line.strip() and "\0" not in line], len(data)
+    is_text = not any("\udc80" <= sign <= "\udcff" for sign in text)
+    return [line.rstrip() for line in text.splitlines() if line.strip() and "\0" not in line], len(data), is_text

@@ -12,7 +12,7 @@ from envdoctor.model.frozen import frozen, mutable
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import index
-from envdoctor.probes.venv.search_path import MAXIMUM_PTHS, PathEntry, SearchPath, pth_lines, standard_library
+from envdoctor.probes.venv.search_path import MAXIMUM_PTHS, PathEntry, SearchPath, read_pth, standard_library
 from envdoctor.probes.venv.startup_ends import End, end_of_line, end_of_module
 
 _LONGEST = 20_000
@@ -65,7 +65,7 @@ class _Looking:
 
     def _pth(self, path: Path, origin: str) -> Hook | None:
         try:
-            lines, size = pth_lines(path, standard_library(self.reading.fact(Interpreter)))
+            lines, size, _ = read_pth(path, standard_library(self.reading.fact(Interpreter)))
         except OSError:
             return None  # SearchPath says it
         if size > self.left:
