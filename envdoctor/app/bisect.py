@@ -29,7 +29,7 @@ from envdoctor.trial.journal import Asked, Caches, CopyVerdict, TrialJournal
 from envdoctor.trial.launch import as_typed
 from envdoctor.trial.undo import UndoCommands, swap_in, undo_commands
 from envdoctor.trial.work_folder import place_of, work_folder
-from envdoctor.wheels import uv
+from envdoctor.wheels import printed, uv
 
 
 @frozen
@@ -115,6 +115,8 @@ def bisect(
             again = f"envdoctor bisect --resume --venv {shlex.quote(str(home))}"
             raise Interrupted(f"interrupted\n{account.state}; `{again}` goes on") from error
         undo = undo_commands(found, ends[1], bisection.mixture)
+    known = printed.sources(host.environ, host.home, host.cwd, Path(bisection.mixture.bad.tree.root))
+    undo = replace(undo, by_hand=tuple(printed.sourced(line, known) for line in undo.by_hand))
     data = BisectResult(found=found, undo=undo, venv=str(home))
     return Result(command="bisect", data=data, exit_code=ExitCode.OK if found.verified else ExitCode.UNKNOWN)
 

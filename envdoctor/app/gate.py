@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from envdoctor.app.result import Result
+from envdoctor.app.result import Dialog, Result
 from envdoctor.doctor.workspace import Workspace
 from envdoctor.errors import UsageError
 from envdoctor.facts.host import Host
@@ -60,7 +60,7 @@ def add(workspace: Workspace) -> Result:
     return Result(command="gate add", data=data)
 
 
-def write(host: Host, path: str, *, force: bool) -> Result:
+def write(host: Host, path: str, dialog: Dialog, *, force: bool) -> Result:
     """Write the gate as one Python file. Raises UsageError for a name that cannot be imported or written."""
     target = Path(host.cwd, path)
     if target.suffix != ".py" or not target.stem.isidentifier():
@@ -70,7 +70,8 @@ def write(host: Host, path: str, *, force: bool) -> Result:
     if not target.parent.is_dir():
         raise UsageError(f"{path} cannot be written: {target.parent} is not a folder", "make it, or name another path")
     try:
-        write_whole(target, single_file().encode())
+        with dialog.waiting("putting the gate into one file"):
+            write_whole(target, single_file().encode())
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror}", "name another path") from error
     return Result(command="gate write", data=GateWritten(path=path, module=target.stem))

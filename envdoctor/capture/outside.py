@@ -11,6 +11,7 @@ from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.shadowing import Shadowing
 from envdoctor.standards.names import normalized
 from envdoctor.standards.requirements import applies, parse_requirement
+from envdoctor.wheels import printed
 
 
 def outside_of(reading: Reading) -> dict[str, tuple[int, Distribution]]:
@@ -82,12 +83,14 @@ def refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], 
             for name, by in sorted(lacking.items())
         )
         pins = " ".join(shlex.quote(f"{name}=={outside[name].version}") for name in sorted(lacking))
-        python = shlex.quote(str(reading.target.interpreter))
+        host, python = reading.host, shlex.quote(str(reading.target.interpreter))
+        known = printed.sources(host.environ, host.home, host.cwd, reading.target.prefix)
+        command = printed.sourced(f"uv pip install --python {python} --no-deps {pins}", known)
         raise CaptureError(
             f"a venv restored from this lock could not import all of it, since a part is outside:{lines}\n"
             "nothing was written",
             "pin what the venv takes from there as well: `--with-outside`; or install it into the venv, then capture "
-            f"again: `uv pip install --python {python} --no-deps {pins}`",
+            f"again: `{command}`",
         )
 
 

@@ -76,6 +76,9 @@ class _Lines:
             text = _STANDING.get(event.phase, event.text)
             say(f"{_TITLES[event.phase]:8} {text}")
             self._rate, self._said = Rate(), time.monotonic()
+        elif event.total and event.phase in _STANDING and time.monotonic() - self._said >= _EVERY:
+            say(f"{_TITLES[event.phase]:8} {_STANDING[event.phase]}: {event.done / event.total:.0%}")
+            self._said = time.monotonic()
         self._phase, self._text = event.phase, event.text
 
 

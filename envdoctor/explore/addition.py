@@ -16,7 +16,7 @@ from envdoctor.explore.removal import import_error, modules_without, unmet_texts
 from envdoctor.explore.scratch import Scratch, scratch_copy
 from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
-from envdoctor.facts.target import Target, resolve
+from envdoctor.facts.target import resolve
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.impact import Action, FindingLine, Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
@@ -59,7 +59,7 @@ class Install:
         return (*(name for name, given in flags if given), *self.specs)
 
 
-def addition(target: Target, host: Host, wanted: Install, stage: Stage) -> Impact:
+def addition(before: ExploredEnvironment, host: Host, wanted: Install, stage: Stage) -> Impact:
     """Return the impact of an install. uv starts the copy's interpreter; the venv itself is only read.
 
     Raises UsageError for what is no requirement, ProbeError when uv cannot install it.
@@ -69,7 +69,7 @@ def addition(target: Target, host: Host, wanted: Install, stage: Stage) -> Impac
         raise UsageError(
             f"`{strange}` is not a requirement", "name distributions: `envdoctor impact install numpy==2.4.4`"
         )
-    before = explore(target, host)
+    target = before.reading.target
     if not before.reading.fact(Interpreter).is_venv:
         raise UsageError(f"{target.prefix} is not a venv, and only a venv can be copied", "try the install in a venv")
     if _installed_already(before, wanted) and not _told_to_replace(host):

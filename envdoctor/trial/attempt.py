@@ -192,7 +192,8 @@ def attempt(
     `note` is told of permissions that were set back, and of what is waited for.
     Raises UsageError, RestoreError. The copy's scripts name the copy then: `finish` puts the venv's name back.
     """
-    before = explore(resolve(request.target), host)
+    with stage(f"reading {request.target}"):
+        before = explore(resolve(request.target), host)
     if not before.reading.fact(Interpreter).is_venv:
         raise UsageError(f"{request.target} is not a venv, and only a venv can be copied", "name one: `--venv PATH`")
     if _installs(request):
@@ -211,9 +212,10 @@ def attempt(
         ended = _change(request, environment, host, folder, note)
     finally:
         made()
-    _refuse_removed(request, folder)
-    _refuse_changed(request, as_it_was, scratch, host, note)
-    scratch.refuse_changes()
+    with stage("looking at what was changed in the copy"):
+        _refuse_removed(request, folder)
+        _refuse_changed(request, as_it_was, scratch, host, note)
+        scratch.refuse_changes()
     if VenvTree(folder).entries == as_made.entries:
         impact = _compared(request, before, before, scratch)
         return scratch, Tried(impact=impact, changed=False, ended=ended)

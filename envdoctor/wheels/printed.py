@@ -26,7 +26,10 @@ _OPTIONS = {
     "UV_DEFAULT_INDEX": ("--default-index", " "),
     "UV_INDEX": ("--index", " "),
     "UV_FIND_LINKS": ("--find-links", ","),
+    "SSL_CERT_FILE": ("", "\n"),
+    "ALL_PROXY": ("", "\n"),
 }
+"""Variable -> the option that says the same, if there is one in every uv, and what is between two values."""
 _OF_PLACES = {"--no-index", "--default-index", "--index", "--index-url", "--extra-index-url", "--find-links"}
 
 
@@ -38,7 +41,7 @@ class WheelSources:
     options: tuple[str, ...] = ()
     """pip's, for a line of uv's."""
     login: str = ""
-    """Says which of pip's are left out, since they hold what may be a secret; else empty."""
+    """Says which of pip's no option can carry, and how the shell gets them; else empty."""
     managed: bool = False
     """Whether the Python is marked as its system's: uv changes nothing there unless it is told to."""
 
@@ -60,25 +63,37 @@ def _configured(environ: Mapping[str, str], home: Path, cwd: Path, prefix: Path)
     except EnvdoctorError:
         return WheelSources()
     own = any(map(environ.get, PLACES)) or any(key in (*told, *told.get("pip", {})) for key in uv_config.PLACES)
-    if not pip.anything:
+    if not (pip.anything or pip.certificate or pip.proxy):
         return WheelSources(own=own)
     variables, _ = pip_as_uv(environ, pip, cwd, told)
-    secrets, hidden = secrets_of(environ), list[str]()
+    secrets, hidden, exports = secrets_of(environ), list[str](), list[str]()
     options = ["--no-index"] if pip.no_index else []
     for name, (option, separator) in _OPTIONS.items():
+        own_places = environ.get(name, "").split(separator)
         # The shell has what the environment names.
-        places = variables[name].split(separator) if variables.get(name, "") != environ.get(name, "") else []
-        if any(secret_place(place, secrets) for place in places):
+        places = variables[name].split(separator) if variables.get(name, "") not in ("", environ.get(name)) else []
+        added = [place for place in places if place not in own_places]
+        if any(secret_place(place, secrets) for place in added):
             hidden.append(name)
+        elif added and (not option or any(secret_place(place, secrets) for place in places)):
+            # Its own the shell adds without showing them; an option would take the place of all of them.
+            before = f'"${name}{separator}"' if len(added) < len(places) else ""
+            exports.append(f"{name}={before}{shlex.quote(separator.join(added))}")
         else:
             options += [part for place in places for part in (option, place)]
     options += [part for name in pip.trusted_hosts for part in ("--allow-insecure-host", name)]
     if "UV_DEFAULT_INDEX" in hidden:
-        options = []  # with the others alone, a name could be taken from an index that the user did not mean
+        # With the others alone, a name could be taken from an index that the user did not mean.
+        options, exports = [], [one for one in exports if not one.startswith("UV_")]
     elif pip.extra_index_urls:
         options += ["--index-strategy", "unsafe-best-match"]
-    login = f"uv does not read pip's configuration, and what may be a secret is not printed: set {' and '.join(hidden)}"
-    return WheelSources(own=True, options=tuple(options), login=login if hidden else "")
+    return WheelSources(own=own or pip.anything, options=tuple(options), login=_not_carried(exports, hidden))
+
+
+def _not_carried(exports: Sequence[str], hidden: Sequence[str]) -> str:
+    told = [f"first `export {' '.join(exports)}`"] if exports else []
+    told += [f"what may be a secret is not printed: set {' and '.join(hidden)}"] if hidden else []
+    return f"uv does not read pip's configuration: {', and '.join(told)}" if told else ""
 
 
 def sourced(command: str, known: WheelSources) -> str:
@@ -100,9 +115,9 @@ def note(commands: Sequence[str], known: WheelSources) -> str:
     told = []
     if _BREAK in " ".join(commands):
         told.append(f"this Python is marked as the system's, which `{_BREAK}` passes over: a venv is the safe place")
+    told += [known.login] if known.login and installs else []
     if not installs or not known.own:
         return "; ".join(told)
-    told += [known.login] if known.login else []
     if _BACKEND in installs:
         told.append(f"`{_BACKEND}` asks the PyTorch index: with a mirror, name the build instead (torch==2.11.0+cu128)")
     elif match := _BUILD.search(installs):

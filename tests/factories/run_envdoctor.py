@@ -38,7 +38,9 @@ def environment(folder: Path, extra: Mapping[str, str] | None = None) -> dict[st
         "PYTHONUTF8": "1",
         "UV_PYTHON_DOWNLOADS": "never",
     }
-    return clean | dict(extra or {})
+    # What this machine's pip.conf may say, too: a printed line of uv's names a certificate that uv is not told of.
+    own = {name: os.environ[name] for name in ("SSL_CERT_FILE",) if name in os.environ}
+    return clean | own | dict(extra or {})
 
 
 def run_envdoctor(*arguments: str | Path, folder: Path, extra: Mapping[str, str] | None = None) -> Outcome:

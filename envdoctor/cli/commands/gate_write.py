@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from envdoctor.app import gate as app
+from envdoctor.cli.dialog import Terminal
 from envdoctor.cli.options import FormatOption, JsonOption
 from envdoctor.cli.output import finish
 from envdoctor.facts.host import Host
@@ -17,4 +18,4 @@ def write(
     json: JsonOption = False,
 ) -> int:
     """Write the launch gate as one Python file without dependencies, for a train script to import."""
-    return finish(app.write(Host.current(), path, force=force), output_format, json=json)
+    return finish(app.write(Host.current(), path, Terminal(), force=force), output_format, json=json)

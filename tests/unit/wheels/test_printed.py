@@ -68,7 +68,12 @@ def configured(tmp_path: Path, pip: str = "", uv: str = "", **environ: str) -> W
     for path, text in ((tmp_path / "v/pip.conf", pip), (tmp_path / "uv.toml", uv)):
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    return sources({"PIP_CONFIG_FILE": "", **environ}, tmp_path / "home", tmp_path, tmp_path / "v")
+    return sources(
+        {"PIP_CONFIG_FILE": "", "SSL_CERT_FILE": "/of/this/machine", **environ},
+        tmp_path / "home",
+        tmp_path,
+        tmp_path / "v",
+    )
 
 
 def test_sources_of_uv_and_pip(tmp_path: Path) -> None:
@@ -95,7 +100,7 @@ def test_sources_of_uv_and_pip(tmp_path: Path) -> None:
 
 
 HOST = "https://mirror.example"
-HIDDEN = "uv does not read pip's configuration, and what may be a secret is not printed: set"
+HIDDEN = "uv does not read pip's configuration: what may be a secret is not printed: set"
 
 
 @pytest.mark.parametrize(
@@ -133,12 +138,31 @@ def test_each_variable_to_set_is_named(tmp_path: Path) -> None:
     assert known.login == f"{HIDDEN} UV_DEFAULT_INDEX and UV_INDEX and UV_FIND_LINKS"
 
 
+def test_a_variable_of_uvs_that_holds_a_secret_hides_nothing_of_pips(tmp_path: Path) -> None:
+    known = configured(tmp_path, PIP_EXTRA_INDEX_URL="file:///b", UV_INDEX=f"{HOST}/?token=X")
+    first = 'uv does not read pip\'s configuration: first `export UV_INDEX="$UV_INDEX "file:///b`'
+    assert (known.options, known.login) == (("--index-strategy", "unsafe-best-match"), first)
+
+
+@pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "http://me:secret@proxy.example:3128"])
+def test_pips_certificate_and_proxy_are_said(tmp_path: Path, proxy: str) -> None:
+    """Uv has no options for them."""
+    known = configured(tmp_path, f"[global]\ncert = /etc/my ca.pem\nproxy = {proxy}\n", SSL_CERT_FILE="")
+    first = "uv does not read pip's configuration: first `export SSL_CERT_FILE='/etc/my ca.pem'"
+    said = f"{first} ALL_PROXY={proxy}`"
+    if "@" in proxy:
+        said = f"{first}`, and what may be a secret is not printed: set ALL_PROXY"
+    assert known == WheelSources(login=said)
+    assert note([PIP], known) == said
+    assert configured(tmp_path, f"[global]\nproxy = {proxy}\n", ALL_PROXY=proxy) == NONE
+
+
 def test_a_python_that_is_its_systems(tmp_path: Path) -> None:
     """What somebody installed there is repaired there, which is said."""
     mark = tmp_path / "lib/python3.11/EXTERNALLY-MANAGED"
     mark.parent.mkdir(parents=True)
     mark.touch()
-    known = sources({}, tmp_path, tmp_path, tmp_path)
+    known = sources({"SSL_CERT_FILE": "/set"}, tmp_path, tmp_path, tmp_path)
     assert known == WheelSources(managed=True)
     python = "--python /usr/bin/python3"
     printed = sourced(f"uv pip uninstall {python} x && uv pip install {python} y", known)
@@ -150,7 +174,7 @@ def test_a_python_that_is_its_systems(tmp_path: Path) -> None:
         "this Python is marked as the system's, which `--break-system-packages` passes over: a venv is the safe place"
     )
     (tmp_path / "pyvenv.cfg").touch()
-    assert sources({}, tmp_path, tmp_path, tmp_path) == NONE
+    assert sources({"SSL_CERT_FILE": "/set"}, tmp_path, tmp_path, tmp_path) == NONE
 
 
 @pytest.fixture(scope="module")
