@@ -35,7 +35,14 @@ def located(
     if not wanted:
         return ()
     backend = request.profile.lock.torch_backend if request.profile else ""
-    question = Question(uv=uv, interpreter=interpreter, sources=sources, torch_backend=backend, offline=request.offline)
+    question = Question(
+        uv=uv,
+        interpreter=interpreter,
+        sources=sources,
+        torch_backend=backend,
+        offline=request.offline,
+        folder_given_by="UV_FIND_LINKS=FOLDER",
+    )
     found = wheel_origins.locate(question, wanted, Remembered.of(host))
     if found.unavailable:
         first = found.unavailable[0]

@@ -40,6 +40,8 @@ class Question:
     sources: IndexConfig
     torch_backend: str = ""
     offline: bool = False
+    folder_given_by: str = "--wheelhouse FOLDER"
+    """How this command is told of a folder of wheels."""
 
 
 @frozen

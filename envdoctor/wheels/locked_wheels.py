@@ -63,6 +63,8 @@ class _Absent:
 
     reason: str
     transient: bool = False
+    elsewhere: bool = False
+    """Every locked wheel is for another Python or machine."""
 
 
 @frozen
@@ -115,18 +117,22 @@ def _find(
         if file.local is not None and wheel_sha256(file.local) in package.hashes:
             return file.local
     seen: list[str] = []
+    strange: dict[str, str] = {}
     unread: list[str] = []
     transient = False
     found: list[tuple[tuple[int, tuple[int, str]], File]] = []
     for place in (*sources.find_links, *sources.indexes):
         try:
-            offered = _fitting(files_of(place, package.name, package.version, sources), package, order)
+            files = files_of(place, package.name, package.version, sources)
         except IndexUnreadableError as error:
             unread.append(str(error))
             transient = transient or error.transient
             continue
+        offered = _fitting(files, package, order)
+        others = [file for file in files if file not in offered]
+        strange = {**_strange(others, package, shown(place)), **strange}
         for file in offered:
-            digest = wheel_sha256(file.local) if file.local is not None else file.sha256
+            digest = _digest(file)
             # What states no hash is fetched and then held to the lock's.
             if not digest or digest in package.hashes:
                 found.append((_key(file, package, order), file))
@@ -140,8 +146,24 @@ def _find(
         return Job(package=package, file=_sized(min(found, key=lambda pair: pair[0])[1], sources))
     if transient and not seen:
         return _Absent(reason="; ".join(unread), transient=True)
-    reasons = seen or [f"no configured place{' that could be read' if unread else ''} has it"]
-    return _Absent(reason="; ".join([*reasons, *unread]))
+    reasons = seen or [*strange.values()][:1]
+    reasons = reasons or [f"no configured place{' that could be read' if unread else ''} has it"]
+    return _Absent(reason="; ".join([*reasons, *unread]), elsewhere=strange.keys() == set(package.hashes))
+
+
+def _digest(file: File) -> str:
+    return wheel_sha256(file.local) if file.local is not None else file.sha256
+
+
+def _strange(files: Iterable[File], package: LockedPackage, place: str) -> dict[str, str]:
+    """Return the digest of each locked wheel that is for another Python or machine -> who has it."""
+    named = [file for file in files if canonicalize_name(file.filename.partition("-")[0]) == package.name]
+    found = {_digest(file): file.filename for file in named}
+    return {
+        digest: f"{place} has {name}, with a locked hash, for another Python or machine"
+        for digest, name in found.items()
+        if digest in package.hashes
+    }
 
 
 def _key(file: File, package: LockedPackage, order: Mapping[Tag, int]) -> tuple[int, tuple[int, str]]:
@@ -200,6 +222,12 @@ def jobs_of(pylock: Mapping[str, Any], packages: Sequence[LockedPackage]) -> dic
 def _missing(package: LockedPackage, absent: _Absent, folder: Path, fit: Fit) -> Missing:
     if absent.transient:
         return Missing(name=package.name, version=package.version, reason=absent.reason, hint=_AGAIN)
+    if absent.elsewhere:
+        hint = (
+            "the lock has none for this Python and machine: "
+            f"lock it again with `--python {fit.python} --machine {fit.machine}`"
+        )
+        return Missing(name=package.name, version=package.version, reason=absent.reason, hint=hint)
     digests = " or ".join(package.hashes[:3])
     return Missing(
         name=package.name,

@@ -14,7 +14,7 @@ from envdoctor.wheels.offers import files_of
 from envdoctor.wheels.preview import cached, preview
 from envdoctor.wheels.temporary import sweep
 from envdoctor.wheels.urls import THREADS, IndexUnreadableError, is_local, shown
-from envdoctor.wheels.uv import Uv, UvError, UvNotStartedError
+from envdoctor.wheels.uv import Uv, UvError, UvNotStartedError, told_offline
 from envdoctor.wheels.uv_cache import perhaps_cached
 from envdoctor.wheels.wheel_names import WheelNames
 from envdoctor.wheels.wheel_search import WheelSearch
@@ -118,9 +118,7 @@ def _sought(
         packages = [search.package for search in left()]
         taken, refused = _from_backend(uv, packages, interpreter, sources, torch_backend, offline=offline)
         found |= taken
-    gone = tuple(
-        _unavailable(search, interpreter, offline=offline, backend=torch_backend, refused=refused) for search in left()
-    )
+    gone = tuple(_unavailable(search, question, refused) for search in left())
     return found, gone
 
 
@@ -233,13 +231,12 @@ def _from_backend(
     return found | dict.fromkeys(seen.cached, here), ""
 
 
-def _unavailable(
-    search: WheelSearch, interpreter: BaseInterpreter, *, offline: bool, backend: str, refused: str
-) -> Unavailable:
-    package = search.package
+def _unavailable(search: WheelSearch, question: Question, refused: str) -> Unavailable:
+    package, interpreter, offline = search.package, question.interpreter, question.offline
     reasons = list(search.seen)
     if offline and not search.unsafe:
-        reasons.append("it is neither in uv's cache nor in a local source, and --offline forbids to fetch it")
+        by = "UV_OFFLINE" if told_offline(question.uv.environment) else "--offline"
+        reasons.append(f"it is neither in uv's cache nor in a local source, and {by} forbids to fetch it")
     elif not reasons and search.strange:
         told = f"; and {len(search.strange) - 1} more" if len(search.strange) > 1 else ""
         reasons.append(
@@ -250,7 +247,7 @@ def _unavailable(
             "no configured source that could be read has it" if search.unread else "no configured source has it"
         )
     if refused:
-        reasons.append(f"the {backend} index could not be queried: {refused}")
+        reasons.append(f"the {question.torch_backend} index could not be queried: {refused}")
     minor = interpreter.version.rpartition(".")[0]
     transient = search.silent and not search.seen and not offline
     if transient:
@@ -265,18 +262,19 @@ def _unavailable(
         name=package.name,
         version=package.version,
         reason="; ".join(dict.fromkeys(reasons + search.unread)),
-        hint=_what_to_do(search, minor, interpreter.markers["platform_machine"]),
+        hint=_what_to_do(search, minor, question),
     )
 
 
-def _what_to_do(search: WheelSearch, minor: str, machine: str) -> str:
+def _what_to_do(search: WheelSearch, minor: str, question: Question) -> str:
     if search.unsafe:
         return "do not install it by hand either: find out where the wheel comes from, and lock another"
     if search.strange.keys() == set(search.package.hashes):
+        machine = question.interpreter.markers["platform_machine"]
         return (
             f"the lock has none for this Python and machine: lock it again with `--python {minor} --machine {machine}`"
         )
     return (
         f"download its wheel for CPython {minor} (sha256 {' or '.join(search.package.hashes[:3])}) "
-        "on a machine with access, put it into a folder, and run again with `--wheelhouse FOLDER`"
+        f"on a machine with access, put it into a folder, and run again with `{question.folder_given_by}`"
     )

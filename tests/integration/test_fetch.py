@@ -178,6 +178,21 @@ def test_a_package_that_no_place_has_is_named_with_what_to_do(stack: Stack) -> N
     assert _fetch(stack)[:1] == (0,)
 
 
+@pytest.mark.parametrize("indexed", [True, False], ids=["on an index", "in a folder"])
+def test_a_wheel_for_another_machine_is_named(stack: Stack, request: pytest.FixtureRequest, *, indexed: bool) -> None:
+    other = make_wheel(stack.folder / "wheels", "elsewhere", "1.0", tag="cp39-cp39-linux_s390x")
+    stack.lock(*stack.wheels, other)
+    place = request.getfixturevalue("index").url if indexed else "FOLDER/wheels"
+    code, _, err = _fetch(stack)
+    assert (code, err) == (
+        4,
+        "error: 1 wheel is missing:\n"
+        f"  elsewhere 1.0: {place} has {other.name}, with a locked hash, for another Python or machine\n\n"
+        f"hint: the lock has none for this Python and machine: lock it again with `--python {PYTHON} --machine "
+        f"{os.uname().machine}`\n",
+    )
+
+
 def test_a_file_of_the_same_name_is_not_overwritten(stack: Stack) -> None:
     other = make_wheel(stack.folder / "house", "plain", "3.0", files={"plain.py": "other = 1\n"})
     before = other.read_bytes()

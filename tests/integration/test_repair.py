@@ -256,6 +256,18 @@ def test_what_repair_does_not_fix_is_named_with_its_fix(tmp_path: Path) -> None:
     assert tree_state(stack.venv) == before
 
 
+def test_a_wheel_that_is_nowhere_is_named_with_a_way_that_repair_knows(stack: Stack) -> None:
+    (Venv(prefix=stack.venv).site_packages / NCCL).unlink()
+    empty = stack.folder / "empty"
+    empty.mkdir()
+    elsewhere = {"UV_CACHE_DIR": str(empty / "cache"), "PIP_FIND_LINKS": str(empty)}
+    answer = stack.run(*WITH_PROFILE, extra=elsewhere)
+    assert answer.code == 4
+    assert answer.err.endswith("put it into a folder, and run again with `UV_FIND_LINKS=FOLDER`\n"), answer.err
+    answer = stack.run(*WITH_PROFILE, extra=elsewhere | {"UV_FIND_LINKS": str(stack.folder / "wheels")})
+    assert answer.code == 0, answer.err
+
+
 def test_files_changed_in_the_cache_are_refused(stack: Stack) -> None:
     edited = Venv(prefix=stack.venv).site_packages / NCCL
     with edited.open("r+b") as file:  # in place: uv's cache has it too
