@@ -35,8 +35,24 @@ def rooms(beside: Path, cache: Path, packages: Sequence[PlannedPackage], *, copi
 
 
 def apart(one: Path, other: Path) -> bool:
-    """Tell whether two folders, or what there is of them, are on two file systems: uv copies from one to the other."""
-    return _existing(one).stat().st_dev != _existing(other).stat().st_dev
+    """Tell whether two folders, or what there is of them, are on two mounts: uv copies from one to the other.
+
+    Two mounts of one file system (a bind mount) count as two: link(2) does not lead from one to the other.
+    """
+    return _mount(_existing(one)) != _mount(_existing(other))
+
+
+def _mount(folder: Path) -> tuple[int, str]:
+    """Return the file system, and the mount where the kernel says which it is (proc(5))."""
+    descriptor = os.open(folder, os.O_PATH | os.O_CLOEXEC)
+    try:
+        lines = Path(f"/proc/self/fdinfo/{descriptor}").read_text().splitlines()
+        mount = next((line for line in lines if line.startswith("mnt_id:")), "")
+    except OSError:
+        mount = ""
+    finally:
+        os.close(descriptor)
+    return folder.stat().st_dev, mount
 
 
 def refuse_too_little(plan: Plan) -> None:
@@ -45,7 +61,11 @@ def refuse_too_little(plan: Plan) -> None:
     if room is None:
         return
     what = {"venv": "the new venv", "cache": "uv's cache", "venv and cache": "the new venv"}[room.holds]
-    since = "uv's cache is on another file system" if room.holds == "venv" else "uv is told to copy (its link mode)"
+    since = (
+        "uv's cache is on another file system or mount"
+        if room.holds == "venv"
+        else "uv is told to copy (its link mode)"
+    )
     why = f": its files are copied, since {since}" if room.copies else ""
     other = ", or put uv's cache elsewhere (`UV_CACHE_DIR`)" if room.holds == "cache" else ""
     raise RestoreError(

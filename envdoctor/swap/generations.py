@@ -17,7 +17,7 @@ from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.probes.venv.restore_note import NOTE
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap import durable, journal, verdicts
-from envdoctor.swap.in_use import users
+from envdoctor.swap.in_use import unseen, users, users_of
 from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import Space, Tree, scan, space
@@ -99,6 +99,8 @@ class PrunePlan:
     space: Space
     """Of the removed ones together."""
     spared: tuple[Spared, ...]
+    unseen: int = 0
+    """Processes of other people, of which it could not be told what they use."""
 
 
 def describe(venv: Path, number: int, verdict: KeptVerdict | None = None) -> Generation:
@@ -219,12 +221,14 @@ def plan_prune(
     going: list[Generation] = []
     spared: list[Spared] = []
     asked = [item for item in found[keep:] if not broken or (item.verdict and item.verdict.errors)]
+    proc = hosts[0].proc
+    using = {} if while_in_use else users_of([Path(item.path) for item in asked], proc)
     for generation in asked:
         path = Path(generation.path)
         if cache := next(filter(None, (compile_cache_in(path, store.target, host) for host in hosts)), ""):
             spared.append(Spared(generation=generation, compile_cache=cache))
-        elif not while_in_use and (using := users(path, hosts[0].proc)):
-            spared.append(Spared(generation=generation, users=using))
+        elif using.get(path):
+            spared.append(Spared(generation=generation, users=using[path]))
         elif not with_unrecorded and (mine := unrecorded(path)):
             spared.append(Spared(generation=generation, unrecorded=tuple(mine)))
         else:
@@ -234,6 +238,7 @@ def plan_prune(
         kept=tuple(item for item in found if item not in asked),
         space=space(scan(Path(generation.path)) for generation in going),
         spared=tuple(spared),
+        unseen=unseen(proc) if using else 0,
     )
 
 

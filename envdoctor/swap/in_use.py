@@ -5,12 +5,15 @@ of the venv, when the program it was started as is in the venv's bin folder, or 
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.model.plan import VenvUser
 from envdoctor.swap.store import STORE
+
+_FIRST_PERSON, _NOBODY = 1000, 65534
+"""User ids of people (login.defs(5)); below are the system's own."""
 
 
 def users(venv: Path, proc: Path, own: int | None = None) -> tuple[VenvUser, ...]:
@@ -19,10 +22,32 @@ def users(venv: Path, proc: Path, own: int | None = None) -> tuple[VenvUser, ...
     `own` (this process unless given) is left out, and what it started: uv and the interpreters that are asked. Where
     no venv exists, no process is looked at.
     """
-    if not os.path.lexists(venv):
-        return ()
+    return users_of([venv], proc, own)[venv]
+
+
+def users_of(venvs: Sequence[Path], proc: Path, own: int | None = None) -> dict[Path, tuple[VenvUser, ...]]:
+    """Return the same for several venvs: each process is looked at once."""
+    there = [venv for venv in venvs if os.path.lexists(venv)]
     mine = os.getpid() if own is None else own
-    return tuple(user for user in _users(venv, proc) if not _descends(user.pid, mine, proc))
+    found: dict[Path, list[VenvUser]] = {venv: [] for venv in venvs}
+    for venv, user in _users(there, proc) if there else ():
+        if not _descends(user.pid, mine, proc):
+            found[venv].append(user)
+    return {venv: tuple(using) for venv, using in found.items()}
+
+
+def unseen(proc: Path) -> int:
+    """Return how many processes of other people do not let this user look at what they use."""
+    count = 0
+    for process in processes(proc):
+        try:
+            owner = process.stat().st_uid
+            (process / "cwd").readlink()
+        except PermissionError:
+            count += _FIRST_PERSON <= owner < _NOBODY
+        except OSError:
+            continue  # it has ended
+    return count
 
 
 def _descends(pid: int, ancestor: int, proc: Path) -> bool:
@@ -35,27 +60,31 @@ def _descends(pid: int, ancestor: int, proc: Path) -> bool:
     return pid == ancestor
 
 
-def _users(venv: Path, proc: Path) -> Iterator[VenvUser]:
+def _users(venvs: Sequence[Path], proc: Path) -> Iterator[tuple[Path, VenvUser]]:
     for process in processes(proc):
         words = strings(process / "cmdline")
         if not words:
             continue  # the kernel's own, or it has ended
-        command = command_line(words)
-        mapped = _mapped(process, venv)
-        if mapped or _started_from(process, words[0], venv):
-            yield VenvUser(pid=int(process.name), command=command, how="runs", mapped=mapped)
-        elif _inside(process, venv):
-            yield VenvUser(pid=int(process.name), command=command, how="works inside")
+        command, maps = command_line(words), _maps(process)
+        for venv in venvs:
+            mapped = _mapped(maps, venv)
+            if mapped or _started_from(process, words[0], venv):
+                yield venv, VenvUser(pid=int(process.name), command=command, how="runs", mapped=mapped)
+            elif _inside(process, venv):
+                yield venv, VenvUser(pid=int(process.name), command=command, how="works inside")
 
 
-def _mapped(process: Path, venv: Path) -> int:
-    """Return how many files of the venv the process maps."""
+def _maps(process: Path) -> bytes:
+    try:
+        return (process / "maps").read_bytes()
+    except OSError:
+        return b""  # it has ended, or is another user's
+
+
+def _mapped(maps: bytes, venv: Path) -> int:
+    """Return how many files of the venv are mapped."""
     # The kernel writes a line feed inside a path as \012 (seq_file(9)).
     inside = os.fsencode(venv).replace(b"\n", b"\\012") + b"/"
-    try:
-        maps = (process / "maps").read_bytes()
-    except OSError:
-        return 0  # it has ended, or is another user's
     if inside not in maps:
         return 0
     paths = (line.split(maxsplit=5)[-1] for line in maps.splitlines())

@@ -213,7 +213,7 @@ def test_too_little_room_is_said_before_anything_is_built(tmp_path: Path, disk: 
     assert (answer.code, answer.out) == (4, "")
     assert answer.err.endswith(
         f"error: too little room: the new venv needs 20.0 MB on the file system of {disk}, which has 4.1 MB free: its "
-        f"files are copied, since uv's cache is on another file system\n{disk}/venv was not created\n\n"
+        f"files are copied, since uv's cache is on another file system or mount\n{disk}/venv was not created\n\n"
         "hint: free some space there (`envdoctor prune` removes old backups), and run it again\n"
     )
     assert used_pages(disk) == used
@@ -237,3 +237,27 @@ def test_too_little_room_for_uvs_cache(tmp_path: Path, disk: Path) -> None:
         "(`UV_CACHE_DIR`), and run it again\n"
     )
     assert stack.restore(extra={"UV_CACHE_DIR": str(tmp_path / "other-cache")}).code == 0
+
+
+def test_a_bind_mount_of_the_caches_file_system_takes_copies(tmp_path: Path, disk: Path) -> None:
+    large = make_wheel(tmp_path / "made", "large", "1.0", files={"large.bin": bytes(20_000_000)})
+    stack = make_stack(tmp_path / "stack", large)
+    stack.environment |= {
+        "PIP_FIND_LINKS": f"{stack.environment['PIP_FIND_LINKS']} {large.parent}",
+        "UV_CACHE_DIR": str(disk / "cache"),
+    }
+    assert stack.restore().code == 0
+    (disk / "venvs").mkdir()
+    bound = tmp_path / "bound"
+    bound.mkdir()
+    subprocess.run(["mount", "--bind", disk / "venvs", bound], check=True)
+    try:
+        with pytest.raises(OSError, match="Invalid cross-device link"):
+            (bound / "link").hardlink_to(disk / "cache/CACHEDIR.TAG")
+        leave(disk, 1000)
+        answer = stack.run("restore", "--profile", "small", "--venv", str(bound / "venv"), "--dry-run")
+    finally:
+        subprocess.run(["umount", "--lazy", bound], check=True)
+    assert answer.code == 4, answer.err
+    (line,) = [line for line in answer.out.splitlines() if line.startswith("  disk ")]
+    assert line == f"  disk         20.0 MB for the venv, copied from uv's cache, on {bound} (4.1 MB free)"

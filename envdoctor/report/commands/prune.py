@@ -37,6 +37,7 @@ def document(data: Prune) -> dict[str, Any]:
         "removed": [plain(item) for item in plan.removed],
         "kept": [plain(item) for item in plan.kept],
         "spared": spared,
+        "unseen_processes": plan.unseen,
         "space": {"bytes": plan.space.bytes, "frees": plan.space.frees, "shared": plan.space.shared},
     }
 
@@ -53,6 +54,11 @@ def _planned(data: Prune) -> str:
         lines.append("move those files to where they belong, or add --with-unrecorded to remove them too")
     if any(item.users for item in plan.spared):
         lines.append("wait until those processes have ended, or add --while-in-use to remove what they use too")
+    if plan.removed and plan.unseen:
+        lines.append(
+            f"{plan.unseen} {'process' if plan.unseen == 1 else 'processes'} of other users could not be looked at: "
+            "one that uses a backup would not be named"
+        )
     if not plan.removed:
         lines.append("nothing to remove" + ("" if plan.spared else f": {_why_nothing(data)}"))
         return "\n".join(lines) + "\n"

@@ -7,9 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from envdoctor.app.generations import Prune
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.host import Host
 from envdoctor.model.events import Event
+from envdoctor.model.frozen import replace
+from envdoctor.report.commands.prune import text
+from envdoctor.report.style import Style
 from envdoctor.swap import verdicts
 from envdoctor.swap.generations import PrunePlan, Spared, chosen, listed, plan_prune, prune, roll_back
 from envdoctor.swap.permissions import carry_over
@@ -228,3 +232,13 @@ def test_a_narrower_old_venv_closes_the_top_alone(tmp_path: Path) -> None:
     assert [oct(stat.S_IMODE(path.stat().st_mode)) for path in (new, new / "bin")] == ["0o700", "0o755"]
     carry_over(tmp_path / "deleted", new)
     assert oct(stat.S_IMODE(new.stat().st_mode)) == "0o700"
+
+
+def test_what_could_not_be_looked_at_is_said_where_something_goes(scene: Scene) -> None:
+    shown = {}
+    for number in (0, 1, 2):
+        plan = replace(plan_prune(scene.store, 1, [scene.host]), unseen=number)
+        shown[number] = text(Prune(status="planned", target="/v", plan=plan, keep=1, broken=False), Style())
+    told = "1 process of other users could not be looked at: one that uses a backup would not be named\n"
+    assert [told in shown[0], told in shown[1]] == [False, True]
+    assert shown[2].replace("2 processes", "1 process") == shown[1] != shown[0]

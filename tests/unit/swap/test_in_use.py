@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from envdoctor.model.plan import VenvUser
-from envdoctor.swap.in_use import users
+from envdoctor.swap.in_use import unseen, users, users_of
 from tests.factories.make_venv import make_venv
 
 PROC = Path("/proc")
@@ -125,3 +126,37 @@ def test_what_this_process_started_is_left_out(venv: Path) -> None:
         assert child.pid == pid
         assert users(venv, PROC) == ()
         assert users(venv, PROC, own=grandchild.pid) == (child,)
+
+
+def test_of_several_venvs_each_has_its_own(venv: Path, tmp_path: Path) -> None:
+    with (
+        running(venv / "bin/python", "-c", WAIT, cwd=venv.parent) as one,
+        running(BASE, "-c", WAIT, cwd=tmp_path) as other,
+    ):
+        found = users_of([venv, tmp_path, tmp_path / "none"], PROC, own=NOBODY)
+    assert {path: [user.pid for user in using] for path, using in found.items()} == {
+        venv: [one],
+        tmp_path: [other],
+        tmp_path / "none": [],
+    }
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root starts processes of other users")
+@pytest.mark.parametrize(("owner", "counted"), [(4242, 1), (4243, 0), (42, 0)], ids=["theirs", "one's own", "system"])
+def test_what_other_people_run_cannot_be_looked_at(owner: int, counted: int) -> None:
+    with (
+        tempfile.TemporaryDirectory(dir="/tmp") as name,
+        subprocess.Popen(["sleep", "60"], user=owner, group=owner, extra_groups=[]) as process,
+    ):
+        proc = Path(name)
+        proc.chmod(0o755)
+        (proc / str(process.pid)).symlink_to(PROC / str(process.pid))
+        child = os.fork()
+        if child == 0:
+            os.setgroups([])
+            os.setgid(4243)
+            os.setuid(4243)
+            os._exit(unseen(proc))
+        seen = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        process.kill()
+    assert seen == counted
