@@ -11,6 +11,7 @@ from pathlib import Path
 
 from envdoctor.catalog.variables import given_to_uv
 from envdoctor.errors import RestoreError
+from envdoctor.exitcodes import ExitCode
 from envdoctor.facts.children import start_child
 from envdoctor.facts.on_failure import on_failure
 from envdoctor.facts.programs import outside_venvs, search_path
@@ -18,7 +19,7 @@ from envdoctor.model.frozen import field, frozen
 from envdoctor.model.pattern import pattern
 from envdoctor.wheels.read_whole import refuse_unbounded
 from envdoctor.wheels.uv_config import LINK_MODES, NOTHING, UvConfig, read
-from envdoctor.wheels.uv_errors import explain
+from envdoctor.wheels.uv_errors import explain, of_input
 
 LineListener = Callable[[str], None]
 ByteListener = Callable[[int], None]
@@ -110,7 +111,9 @@ class Uv:
             output = _talk(process, stdin, listen)
         if process.returncode != 0:
             message, hint = explain(output.stderr, process.returncode)
-            raise UvError(message, hint, output.stderr)
+            failed = UvError(message, hint, output.stderr)
+            failed.exit_code = ExitCode.USAGE if of_input(output.stderr) else failed.exit_code
+            raise failed
         return output
 
     def _started(

@@ -69,6 +69,11 @@ def explain(stderr: str, returncode: int) -> Explained:
     )
 
 
+def of_input(stderr: str) -> bool:
+    """Tell whether what the user told uv is at fault, and no source, network or disk."""
+    return any(rule(stderr) for rule in (_value, _variable, _no_cache))
+
+
 def missing(stderr: str) -> tuple[str, str] | None:
     """Return the (name, version) that uv's resolver could not find, when that is the error."""
     if "No solution found" not in stderr and "not found in the" not in stderr:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.factories.make_index import make_index
-from tests.factories.make_stack import ROOT, Stack, make_stack, make_torch, profile_text
+from tests.factories.make_stack import PYTHON, ROOT, Stack, make_stack, make_torch, profile_text
 from tests.factories.make_venv import Venv, install, make_venv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel, sha256
 
@@ -595,3 +595,19 @@ def test_a_lock_that_says_its_wheels_accuses_another_build_and_its_remedy_heals(
     printed = shlex.split(commands[0].replace("FOLDER", str(stack.folder)))
     assert stack.run(*printed[1:], "-y").code == 0
     assert found() == []
+
+
+def test_a_lock_for_another_machine_is_said_by_check(restored: Stack) -> None:
+    (wheel,) = (one for one in restored.wheels if one.name.startswith("plain"))
+    text = (restored.folder / "lockfiles/small.txt").read_text()
+    digest = sha256(wheel)
+    lock = restored.folder / "other.txt"
+    for tags, said in (("cp39-cp39-linux_s390x", True), ("py3-none-any", False)):
+        lock.write_text(text.replace(f"sha256:{digest}\n", f"sha256:{digest}\n    # {digest[:12]}: {tags}\n"))
+        told = restored.run("check", "venv", "--lock", "other.txt").err
+        note = (
+            "note: FOLDER/other.txt was made for another Python or machine: of 1 of its 3 packages (plain) it has no "
+            f"wheel for CPython {PYTHON} on {os.uname().machine}\n"
+        )
+        assert told == (note if said else ""), tags
+    lock.unlink()

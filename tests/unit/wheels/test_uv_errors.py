@@ -1,9 +1,13 @@
 """uv's errors as uv really words them, in the words of a restore."""
 
 import re
+import sys
+from pathlib import Path
 
 import pytest
+from uv import find_uv_bin
 
+from envdoctor.wheels.uv import Uv, UvError
 from envdoctor.wheels.uv_errors import explain, missing
 
 A, B = "a" * 64, "b" * 64
@@ -139,6 +143,23 @@ def test_each_error_has_its_words_and_a_next_step(stderr: str, message: str) -> 
     assert hint
     # Several commands start uv, and none has every option of another.
     assert not re.search(r"(?<![\w-])--[a-z]", re.sub("`uv [^`]*`|`pip [^`]*`", "", hint))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"), [("UV_HTTP_TIMEOUT", "soon"), ("UV_CACHE_DIR", "/dev/null"), ("UV_INDEX_STRATEGY", "best")]
+)
+def test_what_the_user_told_uv_is_bad_input(tmp_path: Path, variable: str, value: str) -> None:
+    uv = Uv(binary=find_uv_bin(), environment={"HOME": str(tmp_path), variable: value}, cwd=tmp_path)
+    with pytest.raises(UvError) as raised:
+        uv.run(("pip", "compile", "-", "--offline", "--python", sys.executable))
+    assert raised.value.exit_code == 2, raised.value.message
+
+
+def test_a_source_that_lacks_a_package_is_no_bad_input(tmp_path: Path) -> None:
+    uv = Uv(binary=find_uv_bin(), environment={"HOME": str(tmp_path)}, cwd=tmp_path)
+    with pytest.raises(UvError) as raised:
+        uv.run(("pip", "compile", "-", "--offline", "--no-index", "--python", sys.executable), stdin="absent==1")
+    assert raised.value.exit_code == 4, raised.value.message
 
 
 def test_a_wheel_for_another_python_names_that_python() -> None:
