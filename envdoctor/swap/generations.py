@@ -100,7 +100,7 @@ class PrunePlan:
     """Of the removed ones together."""
     spared: tuple[Spared, ...]
     unseen: int = 0
-    """Processes of other people, of which it could not be told what they use."""
+    """Processes of other people, of which what they use could not be determined."""
 
 
 def describe(venv: Path, number: int, verdict: KeptVerdict | None = None) -> Generation:
