@@ -52,7 +52,6 @@ OWN = {
     "swap/permissions.py": (1, "a copy of a regular file"),
     "stack/repair_copy.py": (1, "pyvenv.cfg of our copy"),
     "stack/fix_copy.py": (1, "a file of our copy"),
-    "stack/bundles.py": (2, "a certificate bundle of the copy"),
     "wheels/uv.py": (2, "/proc"),
     "cli/isolation.py": (1, "/proc"),
     "stack/pyenv.py": (1, "pyenv's version file, whose size is looked at"),

@@ -1,32 +1,93 @@
-"""Certificates that an operator appended to a bundle of a distribution (certifi), kept when that is installed again."""
+"""Certificates that an operator added to a bundle of a distribution (certifi), kept when that is installed again."""
 
-from collections.abc import Collection, Iterable
+import base64
+import binascii
+import stat
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 from envdoctor.analysis.damage import is_longer_bundle
+from envdoctor.errors import RestoreError
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.probes.venv.installed_files import FileFault
 
 _MAXIMUM = 64 << 20
+_BEGIN, _END = b"-----BEGIN ", b"-----END "
+# What certifi writes above each certificate that it publishes (its own bundle is made by a program).
+_PUBLISHED = b"# SHA256 Fingerprint: "
 
 
-def longer_bundles(faults: Iterable[FileFault], names: Collection[str]) -> tuple[str, ...]:
-    """Return the bundles of these distributions that are longer than published, relative to the venv."""
-    return tuple(
+def longer_bundles(venv: Path, faults: Iterable[FileFault], names: Collection[str]) -> tuple[str, ...]:
+    """Return the bundles of these distributions that are longer than published, relative to the venv.
+
+    Raises RestoreError for one that is no list of whole certificates: what of it is the operator's cannot be told.
+    """
+    found = [
         fault.path
         for fault in faults
         if fault.owner in names and not fault.path.startswith("/") and is_longer_bundle(fault)
-    )
+    ]
+    for path in found:
+        _certificates(venv / path)
+    return tuple(found)
 
 
-def carry_appended(venv: Path, copy: Path, paths: Collection[str]) -> None:
-    """Append to each bundle of the copy what the venv's has beyond it; a link to uv's cache is replaced."""
+def carry_added(venv: Path, copy: Path, paths: Collection[str]) -> None:
+    """Append to each bundle of the copy the certificates that only the venv's has. Raises RestoreError."""
     for path in paths:
-        old, at = read_regular(venv / path, _MAXIMUM), copy / path
+        at = copy / path
         if not at.is_file():
             continue
-        new = read_regular(at, _MAXIMUM)
-        mode = at.stat().st_mode
-        at.unlink()
-        at.write_bytes(old if old.startswith(new) else new + b"\n" + old[len(new) :])
-        at.chmod(mode)
+        old, new = _certificates(venv / path), _certificates(at)
+        lacking = [text for key, text in old.items() if key not in new]
+        if not new.keys() <= old.keys():
+            # The bundle of another version: what the former one published and this one lacks was withdrawn.
+            lacking = [text for text in lacking if _PUBLISHED not in text]
+        if lacking:
+            content = read_regular(at, _MAXIMUM).rstrip(b"\n") + b"\n\n" + b"\n".join(lacking)
+            write_whole(at, content, stat.S_IMODE(at.stat().st_mode), exact=True)
+
+
+def _certificates(path: Path) -> Mapping[bytes, bytes]:
+    """Return the content of each certificate -> its lines, with the comment above it."""
+    found: dict[bytes, bytes] = {}
+    comment: list[bytes] = []
+    block: list[bytes] = []
+    number = 0
+    for number, raw in enumerate(read_regular(path, _MAXIMUM).splitlines(), 1):
+        line = raw.strip()
+        if line.startswith(_BEGIN):
+            if block:
+                raise _refusal(path, number)
+            block = [line]
+        elif line.startswith(_END):
+            if not block or block[0][len(_BEGIN) :] != line[len(_END) :]:
+                raise _refusal(path, number)
+            found[_decoded(block[1:], path, number)] = b"\n".join((*comment, *block, line, b""))
+            comment, block = [], []
+        elif block:
+            block.append(line)
+        else:
+            comment = [*comment, line] if line.startswith(b"#") else []
+    if block or not found:
+        raise _refusal(path, number)
+    return found
+
+
+def _decoded(lines: Iterable[bytes], path: Path, number: int) -> bytes:
+    try:
+        content = base64.b64decode(b"".join(lines), validate=True)
+    except binascii.Error:
+        raise _refusal(path, number) from None
+    if not content:
+        raise _refusal(path, number)
+    return content
+
+
+def _refusal(path: Path, number: int) -> RestoreError:
+    return RestoreError(
+        f"{path} is longer than published, and line {number} ends no whole certificate: which of them were added "
+        "cannot be told",
+        f"keep what you added in a file of its own, and remove {path}; then run this again",
+    )

@@ -87,7 +87,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         proven=read.proven,
         torn=_torn(read, store.target),
         misnamed=misnamed_folders(read, store.target, touched, _misnamed(case)),
-        bundles=longer_bundles(reading.fact(InstalledFiles).faults, touched),
+        bundles=longer_bundles(store.target, reading.fact(InstalledFiles).faults, touched),
         in_the_way=in_the_way,
         before=before,
         hidden=hidden(case, before, read),

@@ -19,7 +19,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.venv.restore_note import NOTE
 from envdoctor.stack.build import install
-from envdoctor.stack.bundles import carry_appended
+from envdoctor.stack.bundles import carry_added
 from envdoctor.stack.examination import added, blocking_findings, line, reading_of_copy
 from envdoctor.stack.folders_in_the_way import clear_the_way, remove_from_copy
 from envdoctor.stack.prepared_repair import PreparedRepair
@@ -110,7 +110,7 @@ def _repair_copy(prepared: PreparedRepair, folder: Path, descriptor: int, listen
         remove_from_copy(folder, inner)
     for last in (False, True):
         _install(prepared, [item for item in changes.reinstalls if item.last is last], uv, folder, listen)
-    carry_appended(prepared.store.target, folder, prepared.bundles)
+    carry_added(prepared.store.target, folder, prepared.bundles)
     rewrite(config, before)
 
 

@@ -1,6 +1,7 @@
 """Failures that were reported in public, each rebuilt from wheels of its own on the healthy stack."""
 
 import textwrap
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,14 +54,18 @@ def accelerate_too_old(scene: Scene) -> None:
     scene.add("accelerate", "0.10.0")
 
 
+def _pem(content: str) -> str:
+    return f"-----BEGIN CERTIFICATE-----\n{b64encode(content.encode()).decode()}\n-----END CERTIFICATE-----\n"
+
+
 def _authority(scene: Scene) -> None:
-    files = {"certifi/__init__.py": "", "certifi/core.py": "x = 1\n", "certifi/cacert.pem": "published\n"}
+    files = {"certifi/__init__.py": "", "certifi/core.py": "x = 1\n", "certifi/cacert.pem": _pem("published")}
     scene.add("certifi", "2026.1", "certifi.core", files=files)
     bundle = scene.site / "certifi/cacert.pem"
     # In place, and so in uv's cache too, as `cat our-ca.pem >> cacert.pem` does it.
     with bundle.open("a") as stream:
-        stream.write("our own authority\n")
-    scene.own["cacert.pem"] = "our own authority"
+        stream.write(_pem("our own authority"))
+    scene.own["cacert.pem"] = _pem("our own authority")
 
 
 def authority_appended(scene: Scene) -> None:
