@@ -14,6 +14,7 @@ Example:
 
 Fix:
     Let the file or folder be read again (`chmod`), run as the owner of the venv, or force-reinstall the distribution.
+    What a link leads to outside of the environment is its owner's to open.
 """
 
 import shlex
@@ -78,14 +79,12 @@ def _barred(case: CheckContext) -> Iterator[Finding]:
         # Metadata that another stands before is read by nobody; a folder of another place is on sys.path all the same.
         active = f"{item.site}/{item.folder}".removeprefix(f"{case.facts.target}/") if item else "none"
         needed = any(_NEEDED.search(path) and (".dist-info" not in path or path.startswith(active)) for path in barred)
-        yield _may_not(owner, barred, "error" if needed else "warning")
+        yield _may_not(case, owner, barred, "error" if needed else "warning")
 
 
-def _may_not(owner: str, barred: Mapping[str, Barrier], severity: Severity) -> Finding:
+def _may_not(case: CheckContext, owner: str, barred: Mapping[str, Barrier], severity: Severity) -> Finding:
     barriers = {barrier.path: barrier for barrier in barred.values()}
     paths = list(barred)
-    mine = all(barrier.mine for barrier in barriers.values())
-    chmod = f"{'' if mine else 'sudo '}chmod u+w,a+rX {' '.join(map(shlex.quote, barriers))}"
     return Finding(
         code=CODE,
         name=NAME,
@@ -97,18 +96,32 @@ def _may_not(owner: str, barred: Mapping[str, Barrier], severity: Severity) -> F
             *(f"{at.path}: {at.mode}, owner uid {at.uid}" for at in list(barriers.values())[:_SHOWN]),
             f"behind that: {listed(paths)}",
         ),
-        remediation=Remediation(
-            text="let it be read again"
-            if mine
-            else "its owner or root can let it be read; or run as the user that the venv belongs to",
-            commands=(chmod,),
-            safe=True,
-        ),
+        remediation=_opening(case, owner, list(barriers.values())),
         causes=(
             *(token for path in paths for token in file_tokens(path)),
             f"dist:{owner}",
             *((BREAKS_IMPORT,) if any(path.endswith("/site-packages/torch/__init__.py") for path in paths) else ()),
         ),
+    )
+
+
+def _opening(case: CheckContext, owner: str, barriers: Sequence[Barrier]) -> Remediation:
+    """Return what opens the files; nobody is told to open a folder that is not the environment's."""
+    target = case.facts.target
+    outside = [at.path for at in barriers if at.path != target and not at.path.startswith(f"{target}/")]
+    if outside:
+        return Remediation(
+            text=f"{outside[0]} is outside the environment, and who may read it is for its owner to say; or install "
+            f"{owner} into the environment itself"
+        )
+    mine = all(barrier.mine for barrier in barriers)
+    paths = " ".join(shlex.quote(barrier.path) for barrier in barriers)
+    return Remediation(
+        text="let it be read again"
+        if mine
+        else "its owner or root can let it be read; or run as the user that the venv belongs to",
+        commands=(f"{'' if mine else 'sudo '}chmod u+w,a+rX {paths}",),
+        safe=True,
     )
 
 

@@ -189,6 +189,55 @@ def test_what_another_user_closed_is_that_users_to_open(tmp_path: Path) -> None:
     assert f"{path}: -rw-------, owner uid 12345" in text
 
 
+def test_what_a_link_leads_to_outside_is_named_and_opened_by_nobody(tmp_path: Path) -> None:
+    wheels = [make_wheel(tmp_path / "wheels", name, "1") for name in ("thing", "other")]
+    venv = make_venv(tmp_path / "venv", *wheels)
+    home = tmp_path / "home of another"
+    home.mkdir()
+    (venv.site_packages / "thing").rename(home / "thing")
+    (venv.site_packages / "thing").symlink_to(home / "thing")
+    # One that stays in the venv is the venv's, by the venv's own name.
+    inner = venv.site_packages / "other"
+    (venv.prefix / "share").mkdir()
+    inner.rename(venv.prefix / "share/other")
+    inner.symlink_to("../../../share/other")
+    reached = tmp_path / "reached"
+    reached.symlink_to(tmp_path)
+    (venv.prefix / "share/other").chmod(0)
+    home.chmod(0o700 if os.getuid() == 0 else 0)
+    if os.getuid() == 0:
+        os.chown(home, 12345, 12345)
+    try:
+        report = json.loads(_check(Venv(prefix=reached / "venv"), tmp_path / "user", "--json").stdout)
+    finally:
+        home.chmod(0o755)
+        (venv.prefix / "share/other").chmod(0o755)
+    found = [item for item in report["findings"] if item["code"] == "ED208"]
+    assert [(item["subject"], item["evidence"][0], item["remediation"]) for item in found] == [
+        (
+            "other",
+            f"{reached}/venv/share/other: d---------, owner uid {os.getuid()}",
+            {
+                "text": "let it be read again",
+                "commands": [f"chmod u+w,a+rX {reached}/venv/share/other"],
+                "safe": True,
+                "by_hand": [],
+            },
+        ),
+        (
+            "thing",
+            f"{home}: {'drwx------, owner uid 12345' if os.getuid() == 0 else f'd---------, owner uid {os.getuid()}'}",
+            {
+                "text": f"{home} is outside the environment, and who may read it is for its owner to say; or install "
+                "thing into the environment itself",
+                "commands": [],
+                "safe": False,
+                "by_hand": [],
+            },
+        ),
+    ]
+
+
 def test_repair_of_a_package_folder_that_may_not_be_entered_changes_nothing(tmp_path: Path) -> None:
     files = {"thing/__init__.py": "", "thing/inner/__init__.py": ""}
     venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1", files=files))

@@ -164,9 +164,9 @@ def _closed(reading: Reading, records: RecordIndex, prefix: str) -> Iterator[Clo
         folder = f"{item.site}/{item.folder}/"
         if at in doubtful or any(line.startswith(folder) for line in installed.unreadable):
             for path in (folder + name for name in _METADATA_FILES):
-                if (barrier := barrier_of(path)) is None:
+                if (barrier := barrier_of(path, reading.target.prefix)) is None:
                     continue
-                if barrier.path == path:
+                if barrier_of(folder[:-1], reading.target.prefix) is None:
                     yield ClosedFile(owner=item.name, path=path.removeprefix(prefix), barrier=barrier)
                     continue
                 # What a closed folder holds is not known: it is told once, as itself.
@@ -324,7 +324,7 @@ def _with_twins(faults: Sequence[FileFault], reading: Reading) -> Iterator[FileF
             yield replace(fault, compiled=True) if compiled else fault
             continue
         if fault.kind == "unreadable":
-            yield replace(fault, barrier=barrier_of(str(reading.target.prefix / fault.path)))
+            yield replace(fault, barrier=barrier_of(str(reading.target.prefix / fault.path), reading.target.prefix))
             continue
         owner = items.get(fault.owner) if fault.kind in ("resized", "not a file") else None
         if owner is None:
