@@ -48,6 +48,8 @@ class Cleaned:
     """Earlier clean-ups that are purged."""
     users: tuple[CacheUser, ...]
     """Processes that use a cache which holds files: its entries stay."""
+    not_seen: tuple[str, ...]
+    """Which processes may use a cache that holds files, without being known to."""
     taken: tuple[Quarantine, ...] = ()
     """What this one took, by root."""
 
@@ -67,6 +69,7 @@ def gc(workspace: Workspace, wishes: CleanupOptions, dialog: Dialog) -> Result:
         plan=_plan(asked, roots, wishes, users),
         old=tuple(quarantine.listed(roots)) if wishes.purge else (),
         users=tuple(user for user in users if user.root in held),
+        not_seen=in_use.not_seen([root for root in roots if root.kind in held], asked.host),
     )
     if wishes.dry_run or not (planned.plan.removals or planned.old):
         return Result(command="cache gc", data=planned)
@@ -76,7 +79,13 @@ def gc(workspace: Workspace, wishes: CleanupOptions, dialog: Dialog) -> Result:
         return Result(command="cache gc", data=None, exit_code=ExitCode.INTERRUPTED)
     for found in planned.old:
         quarantine.purge(found)
-    return Result(command="cache gc", data=replace(planned, status="cleaned", taken=_take(planned.plan, roots)))
+    # A job may have started while the question stood.
+    users = in_use.users(roots, asked.host, os.getpid())
+    plan = cleaning.spare(planned.plan, {user.root for user in users})
+    if stay := len(planned.plan.removals) - len(plan.removals):
+        dialog.note(f"{'1 entry stays' if stay == 1 else f'{stay} entries stay'}: a process uses the cache by now")
+    done = replace(planned, status="cleaned", plan=plan, users=tuple(user for user in users if user.root in held))
+    return Result(command="cache gc", data=replace(done, taken=_take(plan, roots)))
 
 
 def _plan(

@@ -1,12 +1,13 @@
 """What may go from a cache: pure, over a listing. Protected and used entries stay whatever is asked."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from envdoctor.cache.layout import CacheFile
 from envdoctor.cache.manifest import Manifest
 from envdoctor.cache.will_hit import Damaged
 from envdoctor.model.frozen import frozen
 
+_IN_USE = "a live process uses the cache"
 Entry = tuple[str, str]
 """(kind of root, entry below it)."""
 
@@ -86,9 +87,17 @@ def plan(facts: Facts, wish: Wish) -> CleanupPlan:
     return CleanupPlan(removals=tuple(removals), kept=kept)
 
 
+def spare(planned: CleanupPlan, used_roots: Collection[str]) -> CleanupPlan:
+    """Return the plan without the entries of roots that a live process has come to use since."""
+    going = tuple(removal for removal in planned.removals if removal.root not in used_roots)
+    stay = len(planned.removals) - len(going)
+    kept = {**planned.kept, _IN_USE: planned.kept.get(_IN_USE, 0) + stay} if stay else planned.kept
+    return CleanupPlan(removals=going, kept=kept)
+
+
 def _held(entry: Entry, reason: str, protected: Mapping[Entry, str], facts: Facts) -> str:
     if entry[0] in facts.used_roots:
-        return "a live process uses the cache"
+        return _IN_USE
     if reason != "damaged" and entry in protected:
         return f"profile {protected[entry]} keeps them"
     return ""

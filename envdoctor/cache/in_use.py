@@ -5,7 +5,9 @@ environment that means the root: a wrapper's source is read again long after it 
 """
 
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from envdoctor.cache.layout import Root
@@ -13,6 +15,7 @@ from envdoctor.catalog.cache_kinds import BY_NAME
 from envdoctor.facts.host import Host
 from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.model.frozen import frozen
+from envdoctor.probes.machine.mounts import NETWORK, mount_of
 
 _TORCH = "/libtorch"
 
@@ -42,15 +45,58 @@ def users(roots: Iterable[Root], host: Host, own_pid: int) -> tuple[CacheUser, .
     return tuple(found)
 
 
+def not_seen(roots: Iterable[Root], host: Host) -> tuple[str, ...]:
+    """Say of which processes `users` does not know whether they use a root that others may write to."""
+    shared = [root for root in roots if _others_write(root.path, host.uid)]
+    closed = [folder for folder in processes(host.proc) if _closed(folder)] if shared else []
+    told = []
+    for root in shared:
+        if closed:
+            first = command_line(strings(closed[0] / "cmdline"))
+            told.append(
+                f"{root.kind}: others may write to it, and {len(closed)} process{'es' * (len(closed) > 1)} of other "
+                f"users could not be looked into, first {closed[0].name} ({first})"
+            )
+        if (kind := mount_of(root.path, host).type) in NETWORK:
+            told.append(f"{root.kind}: it is on {kind}, and processes of other hosts could not be looked into")
+    return tuple(told)
+
+
+def _others_write(path: Path, uid: int) -> bool:
+    try:
+        status = path.stat()
+    except OSError:
+        return False
+    return status.st_uid != uid or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def _closed(process: Path) -> bool:
+    """Tell a program of another user, into which this one may not look; the kernel's own have no command line."""
+    try:
+        (process / "environ").open("rb").close()
+    except PermissionError:
+        return bool(strings(process / "cmdline"))
+    except OSError:
+        pass
+    return False
+
+
+def _opened(process: Path) -> Iterator[str]:
+    for link in (process / "fd").iterdir():
+        # A process at work closes some meanwhile.
+        with suppress(FileNotFoundError):
+            yield str(link.readlink())
+
+
 def _used(process: Path, roots: Sequence[Root], host: Host) -> Iterator[str]:
     try:
         maps = (process / "maps").read_text(errors="replace")
-        links = [str(link.readlink()) for link in (process / "fd").iterdir()]
+        links = list(_opened(process))
         raw = (process / "environ").read_bytes()
         current = (process / "cwd").readlink()
         own = process.stat().st_uid == host.uid
     except OSError:
-        # Gone meanwhile, or another user's: the kernel lets nobody look.
+        # Gone meanwhile, or another user's: `not_seen` says so.
         return
     pairs = (entry.partition("=") for entry in os.fsdecode(raw).split("\0"))
     environ = {name: value for name, _, value in pairs}

@@ -21,7 +21,7 @@ _PUBLISHED = b"# SHA256 Fingerprint: "
 def longer_bundles(venv: Path, faults: Iterable[FileFault], names: Collection[str]) -> tuple[str, ...]:
     """Return the bundles of these distributions that are longer than published, relative to the venv.
 
-    Raises RestoreError for one that is no list of whole certificates: what of it is the operator's cannot be told.
+    Raises RestoreError for one that is no list of whole certificates: which are the operator's is not known then.
     """
     found = [
         fault.path
@@ -88,6 +88,6 @@ def _decoded(lines: Iterable[bytes], path: Path, number: int) -> bytes:
 def _refusal(path: Path, number: int) -> RestoreError:
     return RestoreError(
         f"{path} is longer than published, and line {number} ends no whole certificate: which of them were added "
-        "cannot be told",
+        "could not be determined",
         f"keep what you added in a file of its own, and remove {path}; then run this again",
     )

@@ -7,16 +7,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
+from typing import cast
 
 import jsonschema
 import pytest
 
+from envdoctor.app import cache_gc
+from envdoctor.app.result import Dialog, Result
 from envdoctor.cache import snapshot
+from envdoctor.cache.gc import Wish
 from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest, dump, parse
 from envdoctor.catalog.cache_kinds import NAMES
+from envdoctor.doctor.workspace import Workspace
 from envdoctor.facts.processes import strings
 from envdoctor.report import schemas
 from tests.cli.test_schemas import OF_A_FILLED_CACHE
@@ -282,6 +288,44 @@ def test_undo_deletes_nothing_that_it_does_not_put_back(tmp_path: Path, venv: Pa
     assert not other.exists()
     cache(tmp_path, "undo")
     assert other.exists()
+
+
+class _Asked:
+    """A person who starts a job while the question stands, and then agrees."""
+
+    def __init__(self, start: Callable[[], None]) -> None:
+        self.start, self.notes = start, list[str]()
+
+    def show(self, result: Result) -> None:
+        assert result.data.plan.removals
+
+    def agreed(self, question: str) -> bool:
+        assert question.endswith("?")
+        self.start()
+        return True
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def test_a_job_that_starts_while_the_question_stands_keeps_its_cache(
+    tmp_path: Path, venv: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in environment(tmp_path).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    kernel = next(filled(tmp_path / "cache").path.rglob("*.cubin"))
+    with ExitStack() as held:
+        asked = _Asked(lambda: held.enter_context(kernel.open("rb")) and None)
+        with monkeypatch.context() as patched:
+            patched.setattr("envdoctor.app.cache_gc.os.getpid", lambda: 1)  # this process is the job
+            options = cache_gc.CleanupOptions(entries=Wish(older_than_seconds=0))
+            done = cache_gc.gc(Workspace.open(str(venv), ""), options, cast("Dialog", asked))
+    data = done.data
+    assert (data.status, data.taken, [user.root for user in data.users]) == ("cleaned", (), ["inductor"])
+    assert asked.notes == ["6 entries stay: a process uses the cache by now"]
+    assert kernel.is_file()
 
 
 def test_a_profiles_entries_stay_and_a_purge_is_for_good(tmp_path: Path, venv: Path) -> None:

@@ -55,8 +55,9 @@ def gc(
 ) -> int:
     """Free space in a venv's caches. Entries are shown first, and stay in quarantine until `--purge`.
 
-    Entries of a profile's newest manifest stay, and so does a cache that a live process uses. Exit codes: 0 done or
-    nothing to do, 2 bad input, 130 declined or interrupted.
+    Entries of a profile's newest manifest stay, and so does a cache that a live process uses, as far as this user may
+    look into processes; what is not known of a shared cache is said. Exit codes: 0 done or nothing to do, 2 bad input,
+    130 declined or interrupted.
     """
     wish = Wish(
         older_than_seconds=None if older_than is None else older_than * _DAY,

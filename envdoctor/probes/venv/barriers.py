@@ -6,7 +6,6 @@ from pathlib import Path
 
 from envdoctor.model.frozen import frozen
 
-
 _MOST_LINKS = 40  # Linux follows no more
 
 
@@ -27,7 +26,7 @@ class Barrier:
 def barrier_of(path: str, prefix: Path) -> Barrier | None:
     """Return what bars the way to an absolute path; None where nothing does any more, or it is no permission.
 
-    The way is gone as the kernel goes it, through each link. What is inside of the prefix is named by the prefix as given.
+    The way is gone as the kernel goes it, through each link. What is inside of the prefix is named by it as given.
     """
     at, left, links = Path("/"), list(reversed(Path(path).parts[1:])), 0
     while True:

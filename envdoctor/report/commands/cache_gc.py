@@ -27,19 +27,24 @@ def document(data: Cleaned) -> dict[str, Any]:
         "removals": encode(data.plan.removals),
         "kept": [{"reason": reason, "entries": number} for reason, number in data.plan.kept.items()],
         "users": encode(data.users),
+        "not_seen": list(data.not_seen),
         "purged": [_quarantine(found) for found in data.old],
         "taken": [_quarantine(found) for found in data.taken],
     }
 
 
 def _planned(data: Cleaned, shown: int) -> list[str]:
-    lines = _removals(data.plan.removals, data.plan.bytes, shown)
-    lines += [f"{_entries(number)} stay{'s' * (number == 1)}: {reason}" for reason, number in data.plan.kept.items()]
-    lines += [f"{user.root} is used by process {user.pid}: {user.command}" for user in data.users]
+    lines = [*_removals(data.plan.removals, data.plan.bytes, shown), *_staying(data)]
+    lines += [printable(line) for line in data.not_seen]
     lines += [
         f"in quarantine since {found.stamp}: {len(found.files)} files, {megabytes(found.bytes)}" for found in data.old
     ]
     return lines
+
+
+def _staying(data: Cleaned) -> list[str]:
+    lines = [f"{_entries(number)} stay{'s' * (number == 1)}: {reason}" for reason, number in data.plan.kept.items()]
+    return lines + [printable(f"{user.root} is used by process {user.pid}: {user.command}") for user in data.users]
 
 
 def _removals(removals: Sequence[EntryRemoval], size: int, shown: int) -> list[str]:

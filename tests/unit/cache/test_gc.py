@@ -293,3 +293,61 @@ def test_a_process_with_torch_and_the_folder_in_its_environment_uses_it(tmp_path
         write(proc / "9/environ", environ)
         assert [user.pid for user in in_use.users([default], host, 1)] == pids
     assert [user.pid for user in in_use.users([default], replace(host, uid=host.uid + 1), 1)] == [7]
+
+
+_NOT_SEEN = """
+import sys
+from dataclasses import replace
+from pathlib import Path
+from envdoctor.cache.in_use import not_seen
+from envdoctor.cache.layout import Root
+from envdoctor.facts.host import Host
+folder = Path(sys.argv[1])
+host = replace(Host.current(), proc=folder / "proc")
+for name in ("shared", "private", "gone"):
+    print(not_seen([Root(kind="triton", path=folder / name, found_via="TRITON_CACHE_DIR")], host))
+"""
+
+
+def test_what_is_not_known_of_a_shared_cache_is_said(tmp_path: Path) -> None:
+    for name, mode in {"shared": 0o1777, "private": 0o755}.items():
+        (tmp_path / name).mkdir()
+        (tmp_path / name).chmod(mode)
+    for pid, command in {"2": b"", "40": b"python\0train.py\0", "41": b"sshd\0"}.items():
+        write(tmp_path / "proc" / pid / "cmdline", command)
+        write(tmp_path / "proc" / pid / "environ", b"A=1\0").chmod(0)
+    write(tmp_path / "proc/self/mountinfo", f"1 0 0:1 / {tmp_path}/shared rw - nfs4 server:/cache rw\n".encode())
+    write(tmp_path / "proc/50/environ", b"A=1\0")
+    unprivileged = Path(__file__).parents[2] / "factories/unprivileged.py"
+    done = subprocess.run(
+        [sys.executable, unprivileged, "-c", _NOT_SEEN, tmp_path], capture_output=True, text=True, check=False
+    )
+    assert done.stdout.splitlines() == [
+        str(
+            (
+                "triton: others may write to it, and 2 processes of other users could not be looked into, first 40 "
+                "(python train.py)",
+                "triton: it is on nfs4, and processes of other hosts could not be looked into",
+            )
+        ),
+        "()",
+        "()",
+    ], done.stderr
+
+
+def test_files_that_a_process_closes_meanwhile_hide_none_that_it_keeps(tmp_path: Path) -> None:
+    root = Root(kind="triton", path=tmp_path / "cache", found_via="TRITON_CACHE_DIR")
+    kept = write(root.path / "K/a.cubin", b"kernel")
+    code = (
+        "import os, sys\nkept = open(sys.argv[1])\nprint('open', flush=True)\n"
+        "while True:\n for number in range(20): os.close(os.dup(0))"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code, kept], stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"open\n"
+        seen = [[user.pid for user in in_use.users([root], Host.current(), 1)] for _ in range(20)]
+    finally:
+        process.kill()
+        process.communicate()
+    assert seen == [[process.pid]] * 20

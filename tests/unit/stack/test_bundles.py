@@ -73,7 +73,7 @@ def test_a_bundle_that_is_no_list_of_certificates_is_refused(tmp_path: Path, tex
         longer_bundles(tmp_path, [fault], {"certifi"})
     assert (refused.value.message, refused.value.hint) == (
         f"{bundle} is longer than published, and line {line} ends no whole certificate: which of them were "
-        "added cannot be told",
+        "added could not be determined",
         f"keep what you added in a file of its own, and remove {bundle}; then run this again",
     )
 
