@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envdoctor.facts.folders import walk
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.model.pattern import pattern
 from envdoctor.probes.venv.record_rows import parse_rows
 from envdoctor.swap.store import STORE
 
@@ -20,12 +21,16 @@ VENV_ENTRIES = (
     "envdoctor-restore.json", "__pycache__", "nvvm", STORE,
 )  # fmt: skip
 # What they put further down, in no RECORD.
-_MADE = (
-    "bin/python*", "bin/activate*", "bin/Activate.ps1", "bin/deactivate*", "bin/pydoc.bat", "bin/activate_this.py",
-    "lib/python3.*/site-packages/_virtualenv.p*", "lib/python3.*/site-packages/*.dist-info/*",
+_MADE = pattern(
+    r"bin/(?:python(?:3(?:\.\d+)?t?)?|activate(?:\.(?:bat|csh|fish|nu|ps1|xsh)|_this\.py)?|Activate\.ps1"
+    r"|deactivate(?:\.bat|\.nu)?|pydoc\.bat)"
+    r"|lib/python3\.\d+t?/site-packages/(?:_virtualenv\.(?:py|pth)"
+    # What installers note, in no RECORD or in one that is damaged.
+    r"|[^/]+\.dist-info/(?:RECORD(?:\.jws|\.p7s)?|METADATA|WHEEL|INSTALLER|REQUESTED|direct_url\.json|uv_\w+\.json"
+    r"|entry_points\.txt|top_level\.txt|zip-safe)"
     # What pip could not finish removing.
-    "lib/python3.*/site-packages/~*",
-)  # fmt: skip
+    r"|~.*)"
+)
 
 
 def unmanaged_files(venv: Path) -> list[str]:
@@ -34,7 +39,7 @@ def unmanaged_files(venv: Path) -> list[str]:
     return sorted(
         entry.name
         for entry in venv.iterdir()
-        if not any(fnmatch(entry.name, pattern) for pattern in known) and not _empty(entry)
+        if not any(fnmatch(entry.name, one) for one in known) and not _empty(entry)
     )
 
 
@@ -53,7 +58,7 @@ def unrecorded(venv: Path) -> list[str]:
                 continue
             inner = os.path.relpath(path, venv)
             status = os.lstat(path)
-            known = inner in VENV_ENTRIES or any(fnmatch(inner, pattern) for pattern in _MADE)
+            known = inner in VENV_ENTRIES or _MADE.fullmatch(inner) is not None
             if not known and stat.S_ISREG(status.st_mode) and status.st_size:
                 found.append(inner)
     return sorted(found)

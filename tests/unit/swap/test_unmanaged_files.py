@@ -53,6 +53,29 @@ def test_what_a_user_put_there_is_not(venv: Path) -> None:
     assert unrecorded(venv) == [f"{SITE}/torch/patched.py", "notes.md"]
 
 
+def test_a_users_file_with_a_name_like_a_tools_is_the_users(venv: Path) -> None:
+    info = f"{SITE}/torch-2.0.dist-info"
+    mine = [
+        "bin/activate_cluster.sh",
+        "bin/python_train.sh",
+        "bin/pythonrc.py",
+        "bin/sub/python",
+        f"{SITE}/_virtualenv.patch",
+        f"{info}/notes.txt",
+        f"{info}/notes/METADATA",
+    ]
+    tools = [
+        *(f"bin/{name}" for name in ("python3", "python3.13t", "activate", "activate.fish", "Activate.ps1")),
+        *(f"bin/{name}" for name in ("activate_this.py", "deactivate.bat", "pydoc.bat")),
+        *(f"{SITE}/{name}" for name in ("_virtualenv.py", "_virtualenv.pth", "~orch/lib/libtorch.so")),
+        *(f"{info}/{name}" for name in ("INSTALLER", "REQUESTED", "direct_url.json", "uv_cache.json")),
+    ]
+    for name in (*mine, *tools):
+        (venv / name).parent.mkdir(parents=True, exist_ok=True)
+        (venv / name).write_text("x")
+    assert unrecorded(venv) == sorted(mine)
+
+
 def test_what_a_damaged_record_would_list_counts_as_the_users(venv: Path) -> None:
     record = venv / SITE / "torch-2.0.dist-info/RECORD"
     record.write_text('torch/lib.so,,\n"torch/a\n../../../bin/tool,,\nnot a row\n')
