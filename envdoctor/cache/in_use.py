@@ -72,13 +72,7 @@ def _others_write(path: Path, uid: int) -> bool:
 
 def _closed(process: Path) -> bool:
     """Tell a program of another user, into which this one may not look; the kernel's own have no command line."""
-    try:
-        (process / "environ").open("rb").close()
-    except PermissionError:
-        return bool(strings(process / "cmdline"))
-    except OSError:
-        pass
-    return False
+    return not os.access(process / "environ", os.R_OK) and bool(strings(process / "cmdline"))
 
 
 def _opened(process: Path) -> Iterator[str]:
