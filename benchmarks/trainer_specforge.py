@@ -58,7 +58,7 @@ def main() -> None:  # noqa: PLR0915 - the stages in order
     from trainer.step.loss import default_gamma
 
     arguments = parse(argv).admitted()
-    make_output(arguments.output)
+    make_output(arguments.output, resume=arguments.resume)
     parts = assemble(arguments.config)
     config = parts.config
     packages(peers, list(PACKAGES))

@@ -49,7 +49,7 @@ def _main(argv: Sequence[str], stop: StopRequest, found: "list[Arguments]") -> i
     found.append(arguments)
     require_pair(arguments.config)
     require_one_process(arguments.config)
-    make_output(arguments.output)
+    make_output(arguments.output, resume=arguments.resume)
     if arguments.config.launched and not under_launcher():
         return launch(arguments, stop)
     if not arguments.quiet and _leads(found):

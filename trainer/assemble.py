@@ -2,7 +2,7 @@
 
 import dataclasses
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -56,6 +56,9 @@ class Parts:
     ancestry: Ancestry = ()
     """The stages before, where this run extends another."""
 
+    began_with: str | None = None
+    """What drafter.weights was, where a resumed run no longer names it or has it: it goes on from a checkpoint."""
+
     @property
     def objective(self) -> Objective:
         """What the drafter is asked for."""
@@ -86,8 +89,17 @@ class Parts:
             return ""
         if count:
             fewer = f"; run.evaluate={asked}, and one row in {SPARED} at most is held out" if count < asked else ""
-            return f"{count:,} of {rows:,} rows, held out of training{fewer}"
+            return f"{count:,} of {rows:,} rows, held out of training{fewer}{self._seen_before()}"
         return f"rows that are trained on: of {rows:,} none can be held out"
+
+    def _seen_before(self) -> str:
+        """Say so where an earlier stage may have trained on what is held out now."""
+        ours = (self.rows.digest, self._spared())
+        others = [stage["run"] for stage in self.ancestry if (stage.get("rows"), stage.get("held_out")) != ours]
+        return f"; stage {', '.join(map(str, others))} had other rows, and may have trained on these" if others else ""
+
+    def _spared(self) -> str | int:
+        return hashlib.sha256(str(self.held_out).encode()).hexdigest()[:16] if self.held_out else 0
 
     def maker(self, *, pin: bool, cache: FeatureReader | None = None) -> BatchMaker:
         """Return a maker of this run's batches, with features where `cache` has them."""
@@ -120,7 +132,7 @@ class Parts:
     def drafter(self, device: torch.device) -> Drafter:
         """Return the drafter as this run starts it, on `device`: of published weights, or as its seed draws them."""
         model = Drafter(self.shape)
-        if self.config.drafter.weights:
+        if self.config.drafter.weights and self.began_with is None:
             load_weights(model, Path(self.config.drafter.weights))
         else:
             model.reset(self.config.run.seed)
@@ -189,6 +201,20 @@ class Parts:
             told["ancestry"] = list(self.ancestry)
         return told
 
+    def _weights_from(self) -> str:
+        if self.began_with is not None:
+            return self.began_with
+        return weights_digest(Path(self.config.drafter.weights)) if self.config.drafter.weights else ""
+
+    def resuming(self, identity: Mapping[str, Any]) -> "Parts":
+        """Return the parts of a run that goes on from its own checkpoint, whose identity this is."""
+        weights = self.config.drafter.weights
+        gone = not weights or not Path(weights).is_dir()
+        return dataclasses.replace(
+            self, ancestry=tuple(identity.get("ancestry", ())),
+            began_with=str(identity.get("weights_from", "")) if gone else None,
+        )  # fmt: skip
+
     def identity(self) -> dict[str, object]:
         """Return what must be the same for a checkpoint to be this run's."""
         config = self.config
@@ -208,13 +234,13 @@ class Parts:
             "pack": config.data.pack,
             "weights": list(config.data.weights),
             "together": config.together,
-            "held_out": hashlib.sha256(str(self.held_out).encode()).hexdigest()[:16] if self.held_out else 0,
+            "held_out": self._spared(),
             "micro_batches": config.micro_batches,
             "optim": {key: value for key, value in dataclasses.asdict(config.optim).items() if key != "accumulate"},
             "steps": config.run.steps,
             "seed": config.run.seed,
             **self._unlike_default(),
-            "weights_from": weights_digest(Path(config.drafter.weights)) if config.drafter.weights else "",
+            "weights_from": self._weights_from(),
         }
 
 
@@ -243,7 +269,7 @@ def assemble(config: TrainConfig) -> Parts:
         ),
         held_out=spared,
         shape=shape, mask_token=mask, pad_token=int(pad or 0),
-        kept=_vocabulary(config, rows, path, target_config),
+        kept=_vocabulary(config, rows, spared, path, target_config),
     )  # fmt: skip
     if config.run.epochs:
         batches = config.run.epochs * parts.plan.batches_per_epoch
@@ -301,7 +327,7 @@ def _rows(config: TrainConfig, tokenizer: Any, vocabulary: int) -> Rows:
     return read_rows(paths, encoder, vocabulary, skip=config.data.bad_rows == "skip")
 
 
-def _vocabulary(config: TrainConfig, rows: Rows, path: Path, target: Any) -> torch.Tensor | None:
+def _vocabulary(config: TrainConfig, rows: Rows, spared: Sequence[int], path: Path, target: Any) -> torch.Tensor | None:
     size, all_of_them = config.drafter.vocabulary, target.vocab_size
     if not size:
         return None
@@ -309,4 +335,4 @@ def _vocabulary(config: TrainConfig, rows: Rows, path: Path, target: Any) -> tor
         raise ConfigError(
             f"drafter.vocabulary: {size} of the {all_of_them} tokens of the target", "use 0 for all of them"
         )
-    return choose_vocabulary(rows.counts(all_of_them), size, stop_tokens(path, target))
+    return choose_vocabulary(rows.counts(all_of_them, spared), size, stop_tokens(path, target))

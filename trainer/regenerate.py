@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -24,12 +25,11 @@ from trainer.errors import ConfigError, DataError, OutputError, TrainerError
 from trainer.runtime.shutdown import StopRequest
 from trainer.settings.arguments import add_common, given, parse_common
 from trainer.settings.config import TrainConfig
-from trainer.target.files import target_digest
+from trainer.target.files import target_digest, text_digest
 from trainer.writing import Lines, leave, locked, say, say_error, write_whole, writing
 
-_QUIET_SECONDS = 2.0
 _GO_ON = "make room or name another file; the same command goes on"
-_KINDS = {"origin": str, "input_ids": list, "loss_mask": list, "conversation": list, "last": bool}
+_KINDS = {"origin": str, "row": str, "input_ids": list, "loss_mask": list, "conversation": list, "last": bool}
 """A row that is written, in its order."""
 _FIRST = b'{"origin": "'
 
@@ -39,6 +39,9 @@ class _Talk:
     """A conversation that is being regenerated."""
 
     origin: str
+    """The file as --data named it, and the line."""
+    row: str
+    """What it is known by, wherever its file lies: a digest of it, and which of those that are alike it is."""
     conversation: Conversation
     done: list[Message] = field(default_factory=list)
     at: int = 0
@@ -133,14 +136,16 @@ def _regenerated(talks: Sequence[_Talk], generator: Any, batch: int) -> Iterator
     """Yield each conversation with its rows, as soon as its last turn is there; `batch` are under way at a time."""
     for start in range(0, len(talks), batch):
         group = talks[start : start + batch]
-        rows: dict[str, list[Mapping[str, Any]]] = {talk.origin: [] for talk in group}
+        rows: dict[str, list[Mapping[str, Any]]] = {talk.row: [] for talk in group}
         asked = [(talk, prompt) for talk in group if (prompt := talk.prompt()) is not None]
         while asked:
-            made = generator.respond([(talk.origin, prompt, talk.conversation.tools) for talk, prompt in asked])
+            made = generator.respond(
+                [(talk.origin, talk.row, prompt, talk.conversation.tools) for talk, prompt in asked]
+            )
             for (talk, _), (ids, response, text, whole) in zip(asked, made, strict=True):
                 talk.done.append({"role": "assistant", "content": text})
-                rows[talk.origin].append({
-                    "origin": talk.origin, "input_ids": [*ids, *response],
+                rows[talk.row].append({
+                    "origin": talk.origin, "row": talk.row, "input_ids": [*ids, *response],
                     "loss_mask": [0] * len(ids) + [1] * len(response), "conversation": list(talk.done),
                     "last": False,
                 })  # fmt: skip
@@ -149,30 +154,34 @@ def _regenerated(talks: Sequence[_Talk], generator: Any, batch: int) -> Iterator
                     talk.at = len(talk.conversation.messages)
             asked = [(talk, prompt) for talk, _ in asked if (prompt := talk.prompt()) is not None]
         for talk in group:
-            if made := rows[talk.origin]:
+            if made := rows[talk.row]:
                 made[-1] = {**made[-1], "last": True}
                 yield talk, made
 
 
 def _talks(config: TrainConfig, done: set[str]) -> Iterator[_Talk]:
-    skip, seen = config.data.bad_rows == "skip", set[Path]()
+    skip, seen, alike = config.data.bad_rows == "skip", set[Path](), Counter[str]()
     for path in config.data.path:
         for file in files_of(Path(path)):
             if file.resolve() in seen:
                 raise ConfigError(f"--data: {file} is given twice", "give each file once")
             seen.add(file.resolve())
             for place, raw in raw_rows(file):
-                # Files of one name in several folders are told apart by the path, as --data gave it.
                 origin = f"{file}:{place.rpartition(':')[2]}"
-                if origin in done:
-                    continue
                 try:
                     if isinstance(raw, DataError):
                         raise raw
-                    yield _Talk(origin, conversation_of(raw, origin))
+                    conversation = conversation_of(raw, origin)
                 except DataError:
                     if not skip:
                         raise
+                    continue
+                told = json.dumps([conversation.messages, conversation.tools], default=str)
+                digest = hashlib.sha256(told.encode()).hexdigest()[:16]
+                alike[digest] += 1
+                row = f"{digest}-{alike[digest]}"
+                if row not in done:
+                    yield _Talk(origin, row, conversation)
 
 
 def _settings(config: TrainConfig, options: argparse.Namespace) -> dict[str, object]:
@@ -182,7 +191,8 @@ def _settings(config: TrainConfig, options: argparse.Namespace) -> dict[str, obj
     # A template that cannot be read is told once the target is loaded.
     text = template.read_bytes() if template is not None and template.is_file() else b""
     return {
-        "--target": [target_digest(Path(target.path)), target.path], "--temperature": options.temperature,
+        "--target": [target_digest(Path(target.path)), target.path],
+        "its tokenizer": [text_digest(Path(target.path)), target.path], "--temperature": options.temperature,
         "--max-tokens": options.max_tokens, "run.seed": config.run.seed,
         "target.chat_template": [hashlib.sha256(text).hexdigest()[:16], target.chat_template],
         "target.template_arguments": list(target.template_arguments),
@@ -198,7 +208,7 @@ def _require_same(out: Path, settings: Mapping[str, object]) -> None:
     place = _beside(out)
     try:
         before = json.loads(place.read_text(encoding="utf-8"))
-        kept = {name: before[name] for name in settings}
+        kept = {name: _checked(name, before[name], value) for name, value in settings.items()}
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError(
             f"--out {out}: has rows, and {place} does not say what made them", "give another file"
@@ -211,22 +221,34 @@ def _require_same(out: Path, settings: Mapping[str, object]) -> None:
             )
 
 
-_BY_DIGEST = {"--target", "target.chat_template"}
+_BY_DIGEST = {"--target", "its tokenizer", "target.chat_template"}
 """Settings with [digest, path]: what was moved is still the same."""
 
 
+def _checked(name: str, kept: Any, value: object) -> object:
+    """Return what was kept of a setting; raises TypeError where it is of another kind than `value`."""
+    if isinstance(value, list):
+        fits = isinstance(kept, list) and all(isinstance(each, str) for each in kept)
+        fits = fits and (name not in _BY_DIGEST or len(kept) == len(value))
+    else:
+        fits = type(kept) in {int, float}
+    if not fits:
+        raise TypeError(name)
+    return kept
+
+
 def _same(name: str, value: Any) -> object:
-    return value[0] if name in _BY_DIGEST and isinstance(value, list) else value
+    return value[:1] if name in _BY_DIGEST else value
 
 
 def _shown(name: str, value: Any) -> str:
-    if name in _BY_DIGEST and isinstance(value, list):
+    if name in _BY_DIGEST:
         return f"{value[1] or 'none'} ({value[0]})"
     return ", ".join(value) or "none" if isinstance(value, list) else str(value)
 
 
 def _held(out: Path) -> tuple[set[str], int]:
-    """Return the origins that a file already has, and its bytes without a last conversation that was not finished.
+    """Return the rows that a file already has, and its bytes without a last conversation that was not finished.
 
     Raises DataError for a file that has anything but rows of this command.
     """
@@ -245,7 +267,7 @@ def _held(out: Path) -> tuple[set[str], int]:
                     raise DataError(f"--out {out}: line {number} is not a row of this command", "give another file")
                 held += len(line)
                 if row["last"]:
-                    found.add(row["origin"])
+                    found.add(row["row"])
                     whole = held
     except OSError as error:
         raise OutputError(f"--out {out}: cannot be read: {error.strerror or error}", "give another file") from error

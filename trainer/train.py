@@ -2,9 +2,7 @@
 
 import dataclasses
 import os
-import socket
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -30,7 +28,7 @@ from trainer.saved import checkpoint, provenance
 from trainer.saved.ancestry import lineage, parent_of, require_extendable
 from trainer.settings.arguments import Arguments
 from trainer.settings.config import TrainConfig
-from trainer.writing import locked, say, write_result, writing
+from trainer.writing import locked, say, write_result
 
 RUNNERS: dict[str, Callable[[Parts, Session], Outcome | None]] = {
     "inline": inline.run,
@@ -74,16 +72,8 @@ def _train(arguments: Arguments, stop: StopRequest) -> int:
     if _rank(arguments.config):
         meet()  # nothing of this run is written where rank 0 is refused
         return _trained(arguments, stop)
-    lock = arguments.output / ".lock"
-    holder = ""
-    with suppress(OSError):
-        holder = lock.read_text(encoding="utf-8", errors="replace")
-    taken = f"--output {arguments.output}: another run writes there{f' ({holder})' if holder else ''}"
-    with locked(lock, taken, "wait until it has ended, or give another folder") as held:
-        with writing(lock, "give a folder that can be written"):
-            held.truncate(0)
-            held.write(f"process {os.getpid()} on {socket.gethostname()}".encode())
-            held.flush()
+    taken = f"--output {arguments.output}: another run writes there"
+    with locked(arguments.output / ".lock", taken, "wait until it has ended, or give another folder"):
         if launched:
             meet()
         return _trained(arguments, stop)
@@ -181,7 +171,7 @@ def _start(
     if arguments.resume:
         saved = checkpoint.find(root)
         # The earlier run may have gone on or away since: what came before is in this one's own checkpoints.
-        parts = dataclasses.replace(parts, ancestry=tuple(saved.state["identity"].get("ancestry", ())))
+        parts = parts.resuming(saved.state["identity"])
         checkpoint.require_same(saved.state["identity"], parts.identity(), root)
         require_own_best(output, saved.state["identity"])
         return saved, None, parts

@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import socket
 import stat
 import sys
+import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -13,6 +15,8 @@ from typing import BinaryIO, NoReturn, TextIO
 from trainer.errors import ConfigError, OutputError, TrainerError
 
 _ELSEWHERE = "make room, or send stdout to another file"
+QUIET_SECONDS = 2.0
+"""Nothing is silent for longer."""
 RESUME = "make room or give the folder back, then go on with --resume"
 
 
@@ -119,22 +123,38 @@ def write_whole(file: Path, text: str, hint: str = RESUME, *, shared: bool = Fal
 
 
 @contextmanager
-def locked(file: Path, taken: str, cure: str) -> Iterator[BinaryIO]:
-    """Give `file`, opened for appending, with a lock that ends with the body, or with the process however it ends.
+def locked(file: Path, taken: str, cure: str) -> Iterator[None]:
+    """Hold a lock on `file`, which says who holds it, until the body ends, or the process however it ends.
 
-    Raises ConfigError(taken, cure) where another process has the lock, OutputError where the file cannot be opened.
+    Raises ConfigError(taken, cure) where another process has the lock, OutputError where the file cannot be written.
     """
     with ExitStack() as stack:
         with writing(file, cure):
             file.parent.mkdir(parents=True, exist_ok=True)
             held = stack.enter_context(file.open("a+b"))
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise ConfigError(taken, cure) from error
-        except OSError as error:
-            say(f"note: {file}: cannot be locked ({error.strerror}): that no other process writes there is not checked")
-        yield held
+        host = socket.gethostname()
+        if not _flocked(held, file, f"that no other process writes to {file.parent}"):
+            holder = file.read_text(encoding="utf-8", errors="replace") if file.is_file() else ""
+            # A host ends the locks of its processes; a server of files may keep those of a host that went down.
+            if " on " in holder and not holder.endswith(f" on {host}"):
+                cure += f"; if that host went down and its lock stayed on the server, remove {file}"
+            raise ConfigError(f"{taken}{f' ({holder})' if holder else ''}", cure)
+        with writing(file, cure):
+            held.truncate(0)
+            held.write(f"process {os.getpid()} on {host}".encode())
+            held.flush()
+        yield
+
+
+def _flocked(held: BinaryIO, file: Path, unchecked: str) -> bool:
+    """Return whether `held` is locked now; where the file system has no locks, say what is `unchecked` and go on."""
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        say(f"note: {file}: cannot be locked ({error.strerror}): {unchecked} is not checked")
+    return True
 
 
 ROOM_TO_KEEP = "make room, or set XDG_CACHE_HOME to a folder that can be written"
@@ -149,12 +169,17 @@ def kept_folder(name: str) -> Path:
 
 
 @contextmanager
-def one_at_a_time(lock: Path) -> Iterator[None]:
-    """Let one process of a host do something; the others then find what it kept."""
+def one_at_a_time(lock: Path, doing: str) -> Iterator[None]:
+    """Let one process of a host do something; the others then find what it kept, and say that they wait for it."""
     with ExitStack() as stack:
         with writing(lock, ROOM_TO_KEEP):
-            held = stack.enter_context(lock.open("w"))
-        fcntl.flock(held, fcntl.LOCK_EX)
+            held = stack.enter_context(lock.open("ab"))
+        since, told = time.monotonic(), False
+        while not _flocked(held, lock, f"that no other process is {doing}"):
+            if not told and time.monotonic() - since > QUIET_SECONDS:
+                told = True
+                say(f"waiting: another process is {doing}")
+            time.sleep(0.05)
         yield
 
 

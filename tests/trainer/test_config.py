@@ -3,6 +3,7 @@
 # ruff: noqa: E501 - tables of whole messages
 
 import dataclasses
+import errno
 import subprocess
 import sys
 import tomllib
@@ -19,9 +20,10 @@ from trainer.assemble import assemble
 from trainer.errors import ConfigError
 from trainer.settings.arguments import parse, parser
 from trainer.settings.bounds import RANGES
-from trainer.settings.config import SECTIONS, TopologyConfig, TrainConfig, build
+from trainer.settings.config import SECTIONS, CacheConfig, LossConfig, RunConfig, TopologyConfig, TrainConfig, build
 from trainer.settings.presets import PRESETS
 from trainer.settings.topology import Role, Topology, topology
+from trainer.writing import one_at_a_time
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -83,6 +85,59 @@ def test_layers_win_in_order(tmp_path: Path) -> None:
     ]).on(SMOKE).config  # fmt: skip
     assert (config.optim.clip, config.optim.learning_rate, config.data.buckets) == (0.5, 1e-4, (32, 64))
     assert (config.target.path, config.run.steps, config.drafter.block) == ("c", 7, 8)
+
+
+def test_a_key_of_a_file_gives_way_to_a_flag_that_makes_it_useless(tmp_path: Path) -> None:
+    file = tmp_path / "run.toml"
+    file.write_text(
+        "[run]\nevaluate_tokens = 9\nevaluate_every = 50\n[cache]\npath = 'x'\nsize_gb = 2\n"
+        "[loss]\npositions = 'dpace'\nalpha = 0.25\n"
+    )
+    command = ["--profile", "cpu-smoke", "--config", str(file), "--set", "run.evaluate=0", "--set", "cache.path="]
+    config = parse([*command, "--set", "loss.positions=decay"]).on(SMOKE).config
+    assert (config.run.evaluate_tokens, config.run.evaluate_every) == (RunConfig().evaluate_tokens, 0)
+    assert (config.cache, config.loss) == (CacheConfig(), LossConfig())
+    # Given in one place, in whichever order, the two contradict each other.
+    file.write_text("[run]\nevaluate = 0\nevaluate_tokens = 9\n")
+    for flags in (["--config", str(file)], ["--set", "run.evaluate_tokens=9", "--set", "run.evaluate=0"]):
+        with pytest.raises(ConfigError) as caught:
+            parse(["--profile", "cpu-smoke", *flags]).on(SMOKE)
+        assert caught.value.message == (
+            "run.evaluate_tokens: 9 does nothing: run.evaluate is 0, so nothing is evaluated"
+        )
+
+
+def test_a_folder_that_is_not_there_is_not_made_to_be_resumed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["--profile", "cpu-smoke", "--resume", "--output", str(tmp_path / "typo")]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: --output {tmp_path}/typo: no such folder",
+        "hint: give the --output of an earlier run, or omit --resume",
+    ]
+    assert not (tmp_path / "typo").exists()
+    assert main(["--profile", "cpu-smoke", "--resume"]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        "error: --resume: no --output", "hint: add --output with the folder of the run that is to go on",
+    ]  # fmt: skip
+
+
+def test_who_waits_says_for_what_and_a_file_system_without_locks_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lock, tries = tmp_path / "lock", [BlockingIOError(), BlockingIOError(), OSError(errno.ENOLCK, "No locks available")]
+
+    def flock(*_: object) -> None:
+        raise tries.pop(0)
+
+    monkeypatch.setattr("trainer.writing.fcntl.flock", flock)
+    monkeypatch.setattr("trainer.writing.QUIET_SECONDS", 0.0)
+    with one_at_a_time(lock, "reading x"):
+        pass
+    assert (tries, capsys.readouterr().err) == ([], (
+        "waiting: another process is reading x\n"
+        f"note: {lock}: cannot be locked (No locks available): that no other process is reading x is not checked\n"
+    ))  # fmt: skip
 
 
 @pytest.mark.parametrize(

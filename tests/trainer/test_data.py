@@ -2,8 +2,10 @@
 
 # ruff: noqa: E501 - tables of whole messages
 
+import dataclasses
 import json
 import shutil
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,7 @@ from trainer.data.usable import require_learnable
 from trainer.errors import ConfigError, DataError
 from trainer.settings.config import DataConfig, DrafterConfig, build
 from trainer.settings.presets import preset
+from trainer.step.objectives import choose_vocabulary
 
 MARKED = (
     "{% for message in messages %}{{ '<' + message.role + '> ' }}{% if message.role == 'assistant' %}"
@@ -786,10 +789,10 @@ def test_every_source_gives_up_rows_in_proportion_and_none_whole(
         write(tmp_path / "few.jsonl", list(numbered([3], 8))),
     ]
 
-    def parts(evaluate: int, seed: int = 0, paths: list[Path] = files) -> Parts:
+    def parts(evaluate: int, seed: int = 0, paths: list[Path] = files, words: int = 0) -> Parts:
         told = {
             "data": {"path": [str(path) for path in paths]}, "run": {"evaluate": evaluate, "seed": seed},
-            "target": {"path": str(target_folder)},
+            "target": {"path": str(target_folder)}, "drafter": {"vocabulary": words},
         }  # fmt: skip
         return assemble(build("cpu-smoke", [preset("cpu-smoke"), told]))
 
@@ -804,6 +807,28 @@ def test_every_source_gives_up_rows_in_proportion_and_none_whole(
     assert [talk for _, talk in found.rows.talks] == [*range(60), *(60 + at // 3 for at in range(30)), 70, 70, 70]
     assert sorted(at for batch in epoch(found) for at in batch) == sorted({*range(93)} - {*found.held_out})
     assert found.evaluated_on == "6 of 93 rows, held out of training"
+    # Of a later stage it is said where an earlier one may have trained on them.
+    stage = {"run": "one", "rows": found.rows.digest, "held_out": found.identity()["held_out"]}
+    assert dataclasses.replace(found, ancestry=(stage,)).evaluated_on == found.evaluated_on
+    assert dataclasses.replace(found, ancestry=(stage, {**stage, "run": "two", "rows": "x"})).evaluated_on == (
+        f"{found.evaluated_on}; stage two had other rows, and may have trained on these"
+    )
+    # What is held out has no say in which tokens are frequent.
+    said = Counter(
+        token
+        for at in set(range(93)) - {*found.held_out}
+        for token, wanted in zip(found.rows[at].ids, found.rows[at].wanted, strict=True)
+        if wanted
+    )
+    assert list(found.rows.counts(64, found.held_out)) == [said[token] for token in range(64)]
+    reduced = parts(4, words=20)
+    assert reduced.kept is not None
+    assert (
+        reduced.kept.tolist()
+        == choose_vocabulary(
+            [said[token] for token in range(reduced.target_config.vocab_size)], 20, reduced.stop
+        ).tolist()
+    )
     # The same rows for every seed: runs and stages are compared on the same prompts.
     assert parts(4, seed=5).held_out == found.held_out
     assert parts(2).held_out == tuple(at for at in parts(3).held_out if at in parts(2).held_out)

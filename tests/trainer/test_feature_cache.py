@@ -357,8 +357,9 @@ def test_a_byte_that_samples_miss_is_another_key_and_a_file_is_read_once(
     digest = whole_digest(one)
     assert digest != whole_digest(other)
     kept = tmp_path / "cache" / "envdoctor" / "targets"
-    names = sorted(file.name for file in kept.iterdir())
-    assert len(names) == 5  # the lock, and two files of each
+    # Two files of each, and a lock for each: nobody waits for another's target.
+    locks, names = (sorted(file.name for file in kept.glob(pattern)) for pattern in (".*.lock", "[!.]*"))
+    assert [len(names), locks] == [4, [f".{name}.lock" for name in names]]
     wanted = hashlib.sha256((one / "model.safetensors").read_bytes()).hexdigest()
     assert wanted in {(kept / name).read_text() for name in names}
     # Known by its inode, size and times: it is not read again.
@@ -368,7 +369,7 @@ def test_a_byte_that_samples_miss_is_another_key_and_a_file_is_read_once(
     # What was kept damaged, and a file that was written again, are read; slowly, that is said.
     for name in names:
         (kept / name).write_text("x")
-    monkeypatch.setattr("trainer.target.files._QUIET_SECONDS", -1.0)
+    monkeypatch.setattr("trainer.target.files.QUIET_SECONDS", -1.0)
     assert whole_digest(one) == digest
     assert (
         capsys.readouterr().err.splitlines()[1:]

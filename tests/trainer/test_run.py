@@ -499,12 +499,11 @@ def test_a_run_over_files_with_a_local_target(cache: Path, target_folder: Path, 
 
 
 HOLDING = """
-import sys
+import os, socket, sys
 from pathlib import Path
 from trainer.writing import locked
-with locked(Path(sys.argv[1]), "", "") as held:
-    held.write(b"process 7 on there")
-    held.flush()
+os.getpid, socket.gethostname = lambda: 7, lambda: "there"
+with locked(Path(sys.argv[1]), "", ""):
     print("held", flush=True)
     input()
 """
@@ -526,7 +525,8 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_lives(
             assert main([*SHORT, "--output", str(output), *flags]) == 2
             assert capsys.readouterr().err.splitlines()[-2:] == [
                 f"error: --output {output}: another run writes there (process 7 on there)",
-                "hint: wait until it has ended, or give another folder",
+                "hint: wait until it has ended, or give another folder; if that host went down and its lock stayed on"
+                f" the server, remove {output}/.lock",
             ]
         # Of a run of several processes rank 0 alone looks; the other one writes nothing either.
         ranks = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "1")

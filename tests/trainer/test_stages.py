@@ -71,6 +71,32 @@ def test_a_finished_run_goes_on_as_a_new_stage(first: Path, cache: Path, tmp_pat
     assert json.loads((third / "provenance.jsonl").read_text())["identity"]["ancestry"] == told["identity"]["ancestry"]
 
 
+def test_a_run_starts_from_published_weights_and_resumes_without_them(
+    first: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    published, run = tmp_path / "published", tmp_path / "run"
+    shutil.copytree(first / "drafter", published)
+    command = [*TINY, "--steps", "2", "--set", "run.save_every=1", "--set", "optim.learning_rate=1e-30"]
+    command += ["--output", str(run)]
+    named = ["--set", f"drafter.weights={published}"]
+    assert main([*command, *named]) == 0
+    wanted, found = load_file(published / "model.safetensors"), load_file(run / "drafter" / "model.safetensors")
+    assert same(wanted, found)
+    told = json.loads((run / "checkpoints" / "step-000002" / "state.json").read_text())["identity"]
+    # A checkpoint has all that the run goes on from: the folder may be gone, or not be named.
+    shutil.rmtree(published)
+    for flags in (named, []):
+        shutil.rmtree(run / "checkpoints" / "step-000002")
+        assert main([*command, *flags, "--resume"]) == 0
+        assert json.loads((run / "checkpoints" / "step-000002" / "state.json").read_text())["identity"] == told
+    # Other weights are those of another run.
+    capsys.readouterr()
+    shutil.copytree(first / "drafter", published)
+    (published / "more.safetensors").write_bytes(b"x")
+    assert main([*command, *named, "--resume"]) == 2
+    assert f"belongs to another run: weights_from: saved '{told['weights_from']}', now " in capsys.readouterr().err
+
+
 def test_a_stage_of_another_drafter_is_refused(
     first: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -203,7 +229,7 @@ def test_evaluating_while_it_trains_exports_what_engines_read(cache: Path, tmp_p
     [
         (
             {"run": {"evaluate_every": 2, "evaluate": 0}},
-            "run.evaluate_every: run.evaluate is 0, so there are no prompts",
+            "run.evaluate_every: 2 does nothing: run.evaluate is 0, so nothing is evaluated",
         ),
         (
             {"run": {"evaluate_every": 2}, "topology": {"runtime": "threads"}},

@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -29,7 +30,7 @@ from trainer.runtime.steps import DrafterStep, OpenDoor
 from trainer.settings.config import build
 from trainer.settings.presets import preset
 from trainer.step.optim import Optimizer
-from trainer.target.files import target_digest
+from trainer.target.files import target_digest, text_digest
 from trainer.target.model import SharedWeights, Target
 from trainer.writing import locked
 
@@ -256,6 +257,11 @@ def test_responses_are_the_targets_own_and_a_stopped_run_goes_on(
     out.write_text(whole[: whole.index(f'"{data}:3"') + 400])
     assert regenerate.main(command) == 0
     assert out.read_text() == whole
+    # A row is known by what it says, wherever its file lies and whatever it is called.
+    moved = tmp_path / "moved.jsonl"
+    data.rename(moved)
+    monkeypatch.chdir(tmp_path)
+    command = ["./moved.jsonl" if word == str(data) else word for word in command]
     assert regenerate.main(command) == 0
     assert out.read_text() == whole
     capsys.readouterr()
@@ -321,12 +327,22 @@ def test_files_of_one_name_are_told_apart_and_settings_are_kept(
     assert regenerate.main([*command, "--target", str(moved)]) == 0
     with locked(out.with_name(".own.jsonl.lock"), "", ""):
         assert refused() == [
-            f"error: --out {out}: another process writes there", "hint: wait until it has ended, or give another file",
+            f"error: --out {out}: another process writes there (process {os.getpid()} on {socket.gethostname()})",
+            "hint: wait until it has ended, or give another file",
         ]  # fmt: skip
-    (tmp_path / "own.jsonl.settings.json").write_text("[]")
-    assert refused() == [
-        f"error: --out {out}: has rows, and {out}.settings.json does not say what made them", "hint: give another file",
-    ]  # fmt: skip
+    # What decides how the target's tokens are read, and where its text ends.
+    (moved / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
+    assert refused("--target", str(moved))[0] == (
+        f"error: its tokenizer: {moved} ({text_digest(moved)}), and the rows of {out} were made with {target_folder}"
+        f" ({text_digest(target_folder)})"
+    )
+    settings = tmp_path / "own.jsonl.settings.json"
+    kept = json.loads(settings.read_text())
+    for broken in ([], {**kept, "--target": []}, {**kept, "--target": [1, 2]}, {**kept, "run.seed": "0"}):
+        settings.write_text(json.dumps(broken))
+        assert refused() == [
+            f"error: --out {out}: has rows, and {settings} does not say what made them", "hint: give another file",
+        ]  # fmt: skip
 
 
 def no_room(*_: object, **__: object) -> None:
@@ -395,7 +411,7 @@ def test_a_file_of_something_else_is_not_appended_to(
     assert f"error: --out {data}: line 1 is not a row of this command\nhint: give another file\n" in told
 
 
-OWN = b'{"origin": "a:1", "input_ids": [1], "loss_mask": [1], "conversation": [], "last": true}\n'
+OWN = b'{"origin": "a:1", "row": "1-1", "input_ids": [1], "loss_mask": [1], "conversation": [], "last": true}\n'
 
 
 @pytest.mark.parametrize(
@@ -422,7 +438,7 @@ def test_what_a_killed_run_left_behind_whole_rows_is_cut(tmp_path: Path, kept: i
     out = tmp_path / "own.jsonl"
     half = OWN.replace(b"a:1", b"a:2").replace(b"true", b"false")
     out.write_bytes(OWN + half + half[:kept])
-    assert regenerate._held(out) == ({"a:1"}, len(OWN))
+    assert regenerate._held(out) == ({"1-1"}, len(OWN))
     regenerate._cut(out, len(OWN))
     assert out.read_bytes() == OWN
 

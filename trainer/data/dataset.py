@@ -54,14 +54,17 @@ class FileRows:
                     yield asks, start + number
             row, start = row + size, start + number + 1
 
-    def counts(self, vocabulary: int) -> Sequence[int]:
-        """Return how often an assistant says each token below `vocabulary`."""
+    def counts(self, vocabulary: int, without: Sequence[int] = ()) -> Sequence[int]:
+        """Return how often an assistant says each token below `vocabulary`, leaving out the rows of `without`."""
         import numpy as np  # noqa: PLC0415 - for a reduced vocabulary only
 
         found = np.zeros(vocabulary, dtype=np.int64)
         for batch in self.table.to_batches():
             ids, wanted = (batch.column(name).flatten().to_numpy() for name in ("input_ids", "loss_mask"))
             found += np.bincount(ids[wanted == 1], minlength=vocabulary)
+        for number in without:
+            row = self[number]
+            found -= np.bincount(np.array(row.ids)[np.array(row.wanted) == 1], minlength=vocabulary)
         return [int(count) for count in found]
 
     def __getitem__(self, index: int) -> Row:
@@ -98,7 +101,7 @@ def read_rows(paths: Sequence[Path], encoder: Encoder, vocabulary: int, *, skip:
         before = len(made)
         for file in files_of(path):
             digest = _digest(file, encoder, vocabulary, skip=skip)
-            with one_at_a_time(kept_folder("rows") / f"{digest}.lock"):
+            with one_at_a_time(kept_folder("rows") / f"{digest}.lock", f"reading {file}"):
                 made.append(_kept(file, digest, encoder, vocabulary, skip=skip))
             digests.append(f"{file.name} {made[-1].digest}")
         groups.append(sum(len(each.table) for each in made[before:]))

@@ -55,8 +55,8 @@ class Rows(Protocol):
     def skipped(self) -> str:
         """What was left out, in words; empty when nothing was."""
 
-    def counts(self, vocabulary: int) -> Sequence[int]:
-        """Return how often an assistant says each token below `vocabulary`."""
+    def counts(self, vocabulary: int, without: Sequence[int] = ()) -> Sequence[int]:
+        """Return how often an assistant says each token below `vocabulary`, leaving out the rows of `without`."""
 
     def __getitem__(self, index: int) -> Row:
         """Return one row."""
@@ -85,9 +85,11 @@ class RowList:
         """Each row is a conversation."""
         return [(question(row), number) for number, row in enumerate(self.rows)]
 
-    def counts(self, vocabulary: int) -> Sequence[int]:
-        """Return how often an assistant says each token below `vocabulary`."""
-        found = Counter(token for row in self.rows for token, wanted in zip(row.ids, row.wanted, strict=True) if wanted)
+    def counts(self, vocabulary: int, without: Sequence[int] = ()) -> Sequence[int]:
+        """Return how often an assistant says each token below `vocabulary`, leaving out the rows of `without`."""
+        spared = set(without)
+        rows = [row for number, row in enumerate(self.rows) if number not in spared]
+        found = Counter(token for row in rows for token, wanted in zip(row.ids, row.wanted, strict=True) if wanted)
         return [found[token] for token in range(vocabulary)]
 
     def __getitem__(self, index: int) -> Row:

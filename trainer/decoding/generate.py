@@ -22,6 +22,8 @@ from trainer.settings.config import TrainConfig
 from trainer.target.files import stop_tokens
 from trainer.target.model import Target
 
+Asked = tuple[str, str, list[Message], list[Any] | None]
+"""Where a conversation is from, for errors; what it is known by, which its samples depend on; its turns; its tools."""
 Response = tuple[list[int], list[int], str, bool]
 """The prompt's tokens, the response's, its text, and whether it ended by itself."""
 
@@ -44,8 +46,8 @@ class Generator:
         self.pad = self.tokenizer.pad_token_id if self.tokenizer.pad_token_id is not None else (self.stop or (0,))[0]
         torch.manual_seed(config.run.seed)
 
-    def respond(self, asked: Sequence[tuple[str, list[Message], list[Any] | None]]) -> list[Response]:
-        """Return a response to each (origin, messages, tools), in order.
+    def respond(self, asked: Sequence[Asked]) -> list[Response]:
+        """Return a response to each, in order.
 
         Raises DataError naming one that fails, DeviceMemoryError where they do not fit on the device together.
         """
@@ -54,16 +56,16 @@ class Generator:
             return self._respond(asked)
 
     @torch.no_grad()
-    def _respond(self, asked: Sequence[tuple[str, list[Message], list[Any] | None]]) -> list[Response]:
+    def _respond(self, asked: Sequence[Asked]) -> list[Response]:
         prompts = [
             self.encoder.prompt(Conversation(messages=messages, tools=tools), origin)
-            for origin, messages, tools in asked
+            for origin, _, messages, tools in asked
         ]
         if not rewritable(self.target.config):
             made = self._by_transformers(prompts)
             return [self._response(prompt, new) for prompt, new in zip(prompts, made, strict=True)]
         # A sample belongs to its conversation and turn: a run that was stopped goes on to the same texts.
-        seeds = [derive(self.seed, f"{origin}, {len(messages)} messages") for origin, messages, _ in asked]
+        seeds = [derive(self.seed, f"{row}, {len(messages)} messages") for _, row, messages, _ in asked]
         texts = plain_texts(
             self.target, prompts, self.most, stop=frozenset(self.stop), temperature=self.temperature, seeds=seeds
         )

@@ -13,7 +13,7 @@ from trainer.saved import checkpoint
 from trainer.saved.checkpoint import Saved
 
 Ancestry = tuple[Mapping[str, object], ...]
-"""The stages before, the first one first: {"run", "step", "batches", "identity"}."""
+"""The stages before, the first one first: {"run", "step", "batches", "identity", "rows", "held_out"}."""
 SAME = ("target_files", "target", "layer_ids", "drafter", "block", "mask_token", "vocabulary")
 """What a later stage shares with an earlier one: without these its weights would mean something else."""
 
@@ -32,7 +32,10 @@ def lineage(parent: Saved, folder: Path) -> Ancestry:
     """Return the stages before a run that extends `parent`."""
     identity = parent.state["identity"]
     told = checkpoint.identity_digest(identity)
-    stage = {"run": folder.name, "step": parent.step, "batches": parent.state["batches"], "identity": told}
+    stage = {
+        "run": folder.name, "step": parent.step, "batches": parent.state["batches"], "identity": told,
+        "rows": identity.get("rows"), "held_out": identity.get("held_out"),
+    }  # fmt: skip
     return (*identity.get("ancestry", ()), stage)
 
 

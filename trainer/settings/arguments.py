@@ -138,13 +138,19 @@ def parse(argv: Sequence[str]) -> CommandLine:
 
 def parse_common(found: argparse.Namespace, argv: Sequence[str]) -> CommandLine:
     """Return the command line of parsed flags; raises ConfigError for a setting that cannot be read."""
+    if getattr(found, "resume", False) and found.output is None:
+        raise ConfigError("--resume: no --output", "add --output with the folder of the run that is to go on")
     layers = [read_file(found.config)] if found.config is not None else []
-    layers += [parse_setting(text) for text in found.set]
+    flags: dict[str, dict[str, object]] = {}
+    for text in found.set:
+        for section, values in parse_setting(text).items():
+            flags.setdefault(section, {}).update(values)
     for flag, (key, _, _) in _SHORTCUTS.items():
         value = getattr(found, flag.removeprefix("--"))
         if value is not None:
             section, name = key.split(".")
-            layers.append({section: {name: value}})
+            flags.setdefault(section, {})[name] = value
+    layers.append(flags)
     return CommandLine(
         profile=found.profile, preset=found.preset, layers=tuple(layers), argv=tuple(argv),
         output=getattr(found, "output", None), resume=getattr(found, "resume", False),
@@ -166,8 +172,10 @@ def require_pair(config: TrainConfig, *, rows: bool = True) -> None:
         )
 
 
-def make_output(place: Path) -> None:
-    """Make the run's folder; raises ConfigError when it cannot be made or written."""
+def make_output(place: Path, *, resume: bool) -> None:
+    """Make the run's folder; raises ConfigError when it cannot be made or written, or is not there to resume."""
+    if resume and not place.is_dir():
+        raise ConfigError(f"--output {place}: no such folder", "give the --output of an earlier run, or omit --resume")
     try:
         place.mkdir(parents=True, exist_ok=True)
         if not os.access(place, os.W_OK | os.X_OK):

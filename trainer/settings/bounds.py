@@ -102,11 +102,22 @@ def require_ranges(section: str, values: object) -> None:
                 raise ConfigError(f"{key}: {problem.format(list(value) if isinstance(value, tuple) else value)}", cure)
 
 
-def require_used(section: str, values: object, name: str, *, unless: bool, why: str, cure: str) -> None:
-    """Raise ConfigError for a key that was given and does nothing: it is not at its default, and `unless` holds."""
+class UnusedKeyError(ConfigError):
+    """A key was given and does nothing, because of the value of another one."""
+
+    def __init__(self, key: str, by: str, message: str, hint: str) -> None:
+        """Keep the key and the one that it is useless by."""
+        super().__init__(message, hint)
+        self.key, self.by = key, by
+
+
+def require_used(section: str, values: object, name: str, *, unless: bool, why: str, by: str, to: str) -> None:
+    """Raise UnusedKeyError for a key that was given and does nothing: it is not at its default, and `unless` holds.
+
+    `by` is the key that decides it, `to` says which value of that would use it.
+    """
     value = getattr(values, name)
     default = next(field.default for field in dataclasses.fields(values) if field.name == name)  # type: ignore[arg-type]
-    require(
-        value == default or not unless, f"{section}.{name}", f"{value} does nothing: {why}",
-        f"omit {section}.{name}, or set {cure}",
-    )  # fmt: skip
+    if value != default and unless:
+        key = f"{section}.{name}"
+        raise UnusedKeyError(key, by, f"{key}: {value} does nothing: {why}", f"omit {key}, or set {by}{to}")

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from trainer.errors import ConfigError, not_utf8, too_much
-from trainer.settings.bounds import require, require_used
+from trainer.settings.bounds import UnusedKeyError, require, require_used
 from trainer.settings.sections import (
     CacheConfig,
     DataConfig,
@@ -49,12 +49,6 @@ class TrainConfig:
             "use --runtime data-parallel or inline, or set run.evaluate_every=0",
         )
         require(
-            not (self.run.evaluate_every and not self.run.evaluate),
-            "run.evaluate_every",
-            "run.evaluate is 0, so there are no prompts",
-            "set run.evaluate to the number of prompts",
-        )
-        require(
             not (self.run.extends and self.drafter.weights),
             "run.extends",
             "its weights come from the earlier run, and drafter.weights names others",
@@ -62,7 +56,7 @@ class TrainConfig:
         )
         require_used(
             "drafter", self.drafter, "gamma", unless=self.loss.positions != "decay",
-            why=f"loss.positions={self.loss.positions} has no fixed decay", cure="loss.positions=decay",
+            why=f"loss.positions={self.loss.positions} has no fixed decay", by="loss.positions", to="=decay",
         )  # fmt: skip
         size, drafters = self.target.tensor_parallel, self.topology.drafters
         require(
@@ -119,17 +113,27 @@ SECTIONS: Mapping[str, type] = {
 def build(profile: str, layers: list[Mapping[str, Mapping[str, object]]]) -> TrainConfig:
     """Return the config of `profile` from {section: {name: value}} layers, later ones winning.
 
+    A key that a later layer makes useless is left out: a file's run.evaluate_tokens, where a flag sets run.evaluate=0.
+
     Raises ConfigError for an unknown section or key and for a value of another type.
     """
     merged: dict[str, dict[str, object]] = {name: {} for name in SECTIONS}
-    for layer in layers:
+    depth: dict[str, int] = {}
+    for place, layer in enumerate(layers):
         for section, values in layer.items():
             if section not in SECTIONS:
                 raise ConfigError(f"{section}: no such section", _meant(section, SECTIONS, "sections are"))
             for name, value in values.items():
                 merged[section][name] = _fit(section, name, value)
-    built = {section: SECTIONS[section](**values) for section, values in merged.items()}
-    return TrainConfig(profile=profile, **built)
+                depth[f"{section}.{name}"] = place
+    while True:
+        try:
+            return TrainConfig(profile=profile, **{name: SECTIONS[name](**values) for name, values in merged.items()})
+        except UnusedKeyError as error:
+            if depth.get(error.by, -1) <= depth[error.key]:
+                raise
+            section, _, name = error.key.partition(".")
+            del merged[section][name]
 
 
 def _fit(section: str, name: str, value: object) -> object:

@@ -45,7 +45,7 @@ class TargetConfig:
         )
         require_used(
             "target", self, "features", unless=bool(self.layer_ids),
-            why=f"target.layer_ids={list(self.layer_ids)} names the layers", cure="target.layer_ids=[]",
+            why=f"target.layer_ids={list(self.layer_ids)} names the layers", by="target.layer_ids", to="=[]",
         )  # fmt: skip
         require(
             not (self.fp8 and self.tensor_parallel > 1),
@@ -104,7 +104,8 @@ class DrafterConfig:
         )
         require_used(
             "drafter", self, "sliding_window", unless=not self.sliding_layers,
-            why="drafter.sliding_layers names no layer", cure="drafter.sliding_layers to those that slide",
+            why="drafter.sliding_layers names no layer", by="drafter.sliding_layers",
+            to=" to those that slide",
         )  # fmt: skip
 
 
@@ -172,7 +173,7 @@ class LossConfig:
         require_ranges("loss", self)
         require_used(
             "loss", self, "alpha", unless=self.positions != "dpace",
-            why=f"loss.positions={self.positions} has no smoothing", cure="loss.positions=dpace",
+            why=f"loss.positions={self.positions} has no smoothing", by="loss.positions", to="=dpace",
         )  # fmt: skip
 
 
@@ -196,7 +197,7 @@ class CacheConfig:
         )
         require_used(
             "cache", self, "size_gb", unless=not self.path, why="cache.path is empty, so nothing is cached",
-            cure="cache.path to the folder",
+            by="cache.path", to=" to the folder",
         )  # fmt: skip
 
 
@@ -269,10 +270,10 @@ class RunConfig:
     def __post_init__(self) -> None:
         """Check the ranges."""
         require_ranges("run", self)
-        for name in ("evaluate_tokens", "evaluate_positions"):
+        for name in ("evaluate_tokens", "evaluate_positions", "evaluate_every"):
             require_used(
                 "run", self, name, unless=not self.evaluate, why="run.evaluate is 0, so nothing is evaluated",
-                cure="run.evaluate to the number of prompts",
+                by="run.evaluate", to=" to the number of prompts",
             )  # fmt: skip
 
 

@@ -11,12 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from trainer.errors import TargetModelError
-from trainer.writing import ROOM_TO_KEEP, kept_folder, one_at_a_time, say, write_whole
+from trainer.writing import QUIET_SECONDS, ROOM_TO_KEEP, kept_folder, one_at_a_time, say, write_whole
 
 _SAMPLES = 64
 _SAMPLE = 64 * 1024
 _PART = 1 << 24
-_QUIET_SECONDS = 2.0
 _SHA256 = re.compile("[0-9a-f]{64}")
 
 
@@ -41,6 +40,21 @@ def target_digest(folder: Path) -> str:
     return told.hexdigest()[:16]
 
 
+_OF_TEXT = (
+    "tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.model", "*.tiktoken",
+    "chat_template*", "additional_chat_templates/*", "generation_config.json",
+)  # fmt: skip
+"""Files that decide how a conversation becomes tokens, tokens become text, and where a text ends."""
+
+
+def text_digest(folder: Path) -> str:
+    """Return a digest of the tokenizer's files, the chat templates beside them and generation_config.json."""
+    told = hashlib.sha256()
+    for file in sorted({file for pattern in _OF_TEXT for file in folder.glob(pattern) if file.is_file()}):
+        told.update(f"{file.relative_to(folder)} {hashlib.sha256(file.read_bytes()).hexdigest()}\n".encode())
+    return told.hexdigest()[:16]
+
+
 def whole_digest(folder: Path) -> str:
     """Return a digest of config.json and of every byte of the safetensors files.
 
@@ -54,18 +68,25 @@ def whole_digest(folder: Path) -> str:
 
 
 def _kept(file: Path) -> str:
-    place = kept_folder("targets")
-    with one_at_a_time(place / ".lock"):
-        state = _state(file)
-        kept = place / hashlib.sha256(state.encode()).hexdigest()[:32]
-        with suppress(OSError, ValueError):
-            if _SHA256.fullmatch(found := kept.read_text(encoding="utf-8")):
-                return found
+    state = _state(file)
+    kept = kept_folder("targets") / hashlib.sha256(state.encode()).hexdigest()[:32]
+    if found := _digest_in(kept):
+        return found
+    with one_at_a_time(kept.with_name(f".{kept.name}.lock"), f"reading {file} for its sha256"):
+        if found := _digest_in(kept):
+            return found
         digest = _read_through(file)
         # A file that was written meanwhile may have another content under this state.
         if _state(file) == state:
             write_whole(kept, digest, ROOM_TO_KEEP)
         return digest
+
+
+def _digest_in(kept: Path) -> str:
+    with suppress(OSError, ValueError):
+        if _SHA256.fullmatch(found := kept.read_text(encoding="utf-8")):
+            return found
+    return ""
 
 
 def _state(file: Path) -> str:
@@ -79,7 +100,7 @@ def _read_through(file: Path) -> str:
         while part := weights.read(_PART):
             told.update(part)
             done += len(part)
-            if time.monotonic() - spoke > _QUIET_SECONDS:
+            if time.monotonic() - spoke > QUIET_SECONDS:
                 spoke = time.monotonic()
                 say(f"features: reading {file} once for its sha256, {done / 1e9:,.1f} of {size / 1e9:,.1f} GB")
     return told.hexdigest()
