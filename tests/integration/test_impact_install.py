@@ -16,6 +16,7 @@ import envdoctor.report
 from envdoctor.explore.scratch import scratch_copy
 from envdoctor.swap.store import BackupStore
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
+from tests.factories.make_index import make_index
 from tests.factories.make_venv import Venv, install, make_venv, offline_settings, tree_state
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import COMMAND, Outcome, environment, run_envdoctor
@@ -276,6 +277,16 @@ def test_pips_configuration_is_honoured(venv: Venv, tmp_path: Path) -> None:
     extra = offline_settings(venv, PIP_CONFIG_FILE=str(config))
     del extra["UV_FIND_LINKS"]
     code, told = _document(venv, "kept==2.0", extra=extra)
+    assert (code, told["distributions"]) == (0, [{"name": "kept", "before": "1.0", "after": "2.0"}])
+
+
+def test_an_index_that_has_another_version_hides_no_exact_one(venv: Venv, tmp_path: Path) -> None:
+    make_wheel(tmp_path / "newer", "kept", "3.0")
+    with make_index(tmp_path / "newer") as newer, make_index(tmp_path / "wheels") as index:
+        reach = {"UV_OFFLINE": "0", "UV_INDEX": newer.url, "UV_DEFAULT_INDEX": index.url}
+        extra = offline_settings(venv, **reach)
+        del extra["UV_FIND_LINKS"]
+        code, told = _document(venv, "kept==2.0", extra=extra)
     assert (code, told["distributions"]) == (0, [{"name": "kept", "before": "1.0", "after": "2.0"}])
 
 
