@@ -12,7 +12,7 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.plan import BaseInterpreter, Change, Plan, PlannedPackage, SourceChange, VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution
-from envdoctor.probes.venv.own_packages import origin
+from envdoctor.probes.venv.own_packages import asked_again, origin
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.wheel_origins import WheelOrigins
 from envdoctor.wheels.wheelhouse import gate_hint
@@ -110,18 +110,13 @@ def _losses(target: Path, present: Present, locked: Mapping[str, LockedPackage])
     python = shlex.quote(str(target / "bin" / "python"))
     told = [
         f"{item.name} {item.version} ({origin(item)}) is not in the lock and will not be in the new venv; "
-        f"to add it afterwards: `uv pip install --python {python} --no-deps {_back(item)}`"
+        f"to add it afterwards: `uv pip install --python {python} --no-deps {asked_again(item)}`"
         for item in present.installed.values()
         if item.direct_url and item.name not in locked
     ]
     if present.system_site_packages:
         told.append("the old venv also sees the system's site-packages; the new one sees its own packages only")
     return told
-
-
-def _back(item: Distribution) -> str:
-    local = shlex.quote(item.direct_url.removeprefix("file://"))
-    return f"-e {local}" if item.editable else local
 
 
 def _steps(target: Path, keep: Path, present: Present, count: int, verify: Extent) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     present = {**read.packages, **twice}
     sources = repair_sources.configured(uv, interpreter, request, store.target, host)
     changes = plan_changes(
-        read.graph, conflicts(case), present, pins, _in_doubt(read, twice, reading.fact(InstalledFiles))
+        read.graph, conflicts(case), present, pins, _in_doubt(read, twice, reading.fact(InstalledFiles)), case.python
     )
     before = _blocking(facts, request, changes)
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]

@@ -13,7 +13,7 @@ from envdoctor.model.frozen import frozen
 from envdoctor.model.plan import PlannedPackage, VenvUser
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distribution
-from envdoctor.probes.venv.own_packages import origin
+from envdoctor.probes.venv.own_packages import asked_again, is_from_elsewhere, local_wheel, origin
 from envdoctor.stack.owner_graph import Graph, cover
 from envdoctor.standards.lock import LockedPackage
 
@@ -119,6 +119,7 @@ def plan_changes(
     present: Mapping[str, Distribution],
     pins: Mapping[str, LockedPackage],
     torn: Mapping[str, str],
+    python: str = "PYTHON",
 ) -> Changes:
     """Return the smallest set of changes.
 
@@ -145,7 +146,7 @@ def plan_changes(
     for name in chosen - reasons.keys():
         reasons[name] = _reason(found, name, gone)
     for name in sorted(chosen):
-        _refuse_unreachable(name, present, pins)
+        _refuse_unreachable(name, present, pins, python)
     _refuse_undecided(conflicts, chosen, pins)
     return Changes(
         removals=tuple(
@@ -159,7 +160,7 @@ def plan_changes(
                 before=present[name].version if name in present else "",
                 reason=reasons[name],
                 bytes=found.bytes.get(name, 0),
-                wheel="" if name in pins else _wheel(present[name]),
+                wheel="" if name in pins else local_wheel(present[name]),
                 last=name in last,
             )
             for name in sorted(chosen)
@@ -236,7 +237,9 @@ def _reason(found: Graph, name: str, gone: frozenset[str]) -> str:
     return "; ".join(parts)
 
 
-def _refuse_unreachable(name: str, present: Mapping[str, Distribution], pins: Mapping[str, LockedPackage]) -> None:
+def _refuse_unreachable(
+    name: str, present: Mapping[str, Distribution], pins: Mapping[str, LockedPackage], python: str
+) -> None:
     if name in pins:
         return
     item = present.get(name)
@@ -245,13 +248,9 @@ def _refuse_unreachable(name: str, present: Mapping[str, Distribution], pins: Ma
             f"{name} is damaged and states no version, so it is not known what to install",
             "remove its dist-info folder and install it again",
         )
-    if item.direct_url and not _wheel(item):
+    if is_from_elsewhere(item):
         raise RestoreError(
             f"{name} {item.version} ({origin(item)}) is damaged, and no index has it",
-            f"install it again yourself: `uv pip install --no-deps --reinstall-package {name} …`, then repair the rest",
+            f"install it again yourself: `uv pip install --python {python} --no-deps --reinstall-package {name} "
+            f"{asked_again(item)}`, then repair the rest",
         )
-
-
-def _wheel(item: Distribution) -> str:
-    url = "" if item.editable else item.direct_url
-    return url if url.startswith("file:") and url.endswith(".whl") else ""

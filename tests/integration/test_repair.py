@@ -210,7 +210,11 @@ def test_an_editable_install_that_is_damaged_is_named(stack: Stack) -> None:
     (venv.site_packages / "mine" / "__init__.py").unlink()
     answer = stack.run(*WITH_PROFILE)
     assert answer.code == 4
-    assert "error: mine 1.0 (editable from file:///srv/mine) is damaged, and no index has it\n" in answer.err
+    assert answer.err.endswith(
+        "error: mine 1.0 (editable from file:///srv/mine) is damaged, and no index has it\n\nhint: install it again "
+        "yourself: `uv pip install --python FOLDER/venv/bin/python --no-deps --reinstall-package mine --editable "
+        "/srv/mine`, then repair the rest\n"
+    )
 
 
 def test_it_says_when_a_restore_is_cheaper(stack: Stack) -> None:

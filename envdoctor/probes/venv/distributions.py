@@ -3,6 +3,7 @@
 import os
 import stat
 from pathlib import Path
+from urllib.parse import quote
 
 from envdoctor.facts.context import Reading
 from envdoctor.facts.regular_file import read_regular
@@ -15,7 +16,7 @@ from envdoctor.probes.venv.search_path import SearchPath
 from envdoctor.probes.venv.top_modules import modules_in
 from envdoctor.standards.bounded_json import loads
 from envdoctor.standards.names import normalized
-from envdoctor.standards.redaction import bare_url
+from envdoctor.standards.redaction import HIDDEN, bare_url
 
 _MAXIMUM_METADATA = 4 * 1024 * 1024
 _MAXIMUM_SMALL = 256 * 1024
@@ -71,7 +72,8 @@ class Distribution:
     """For such a source: the last folder of its path that exists, where that is empty or near the root, as is the mount
     point of a share that is not mounted."""
     built_from: str = ""
-    """Where it can be built again: "file:///srv/project", "git+https://host/x@commit"; empty for archives."""
+    """Where it comes from again: "file:///srv/project", "git+https://host/x@commit#subdirectory=y", the URL of a remote
+    archive; empty for local archives."""
     shadowed: bool = False
     """An earlier sys.path folder holds a distribution of the same name."""
 
@@ -331,14 +333,16 @@ def _direct_url(path: str, unreadable: _Unreadable) -> tuple[str, bool, str]:
         url = bare_url(str(data["url"]))
         editable = bool(data.get("dir_info", {}).get("editable", False))
         vcs = data.get("vcs_info") or {}
-        commit = f"{vcs['vcs']}+{url}@{vcs['commit_id']}" if vcs else ""
+        inner = f"#subdirectory={quote(str(data['subdirectory']))}" if data.get("subdirectory") else ""
+        commit = f"{vcs['vcs']}+{url}@{vcs['commit_id']}{inner}" if vcs else ""
         if not f"{url}{commit}".isprintable():
             unreadable.append(f"{path}: its URL holds control characters")
             return "", False, ""
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         unreadable.append(f"{path}: not a direct_url document ({type(error).__name__})")
         return "", False, ""
-    return url, editable, commit or (url if "dir_info" in data else "")
+    again = "dir_info" in data or (url.startswith(("https:", "http:")) and HIDDEN not in url)
+    return url, editable, commit or (url + inner if again else "")
 
 
 def _tags(path: str, unreadable: _Unreadable) -> tuple[str, ...]:

@@ -1,5 +1,6 @@
 """What a venv itself holds: the distributions of its own site-packages, each name once."""
 
+import shlex
 from pathlib import Path
 
 from envdoctor.errors import ProbeError, TargetError
@@ -9,6 +10,7 @@ from envdoctor.facts.target import resolve
 from envdoctor.model.frozen import frozen, replace
 from envdoctor.probes.venv import distributions, interpreter, search_path
 from envdoctor.probes.venv.distributions import Distribution, Distributions
+from envdoctor.probes.venv.editable_source import source_folder
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.search_path import SearchPath
 
@@ -57,3 +59,22 @@ def origin(item: Distribution) -> str:
     if not item.direct_url:
         return ""
     return f"editable from {item.direct_url}" if item.editable else f"from {item.direct_url}"
+
+
+def local_wheel(item: Distribution) -> str:
+    """Return the URL of the local wheel that a distribution came from; else empty."""
+    url = "" if item.editable else item.direct_url
+    return url if url.startswith("file:") and url.endswith(".whl") else ""
+
+
+def is_from_elsewhere(item: Distribution) -> bool:
+    """Tell what no index has: it came from a folder, a repository or a remote archive."""
+    return bool(item.direct_url) and not local_wheel(item)
+
+
+def asked_again(item: Distribution) -> str:
+    """Return the words of a uv line that install what did not come from an index again, from where it came."""
+    url = item.built_from or item.direct_url
+    if item.editable:
+        return f"--editable {shlex.quote(str(source_folder(url)))}"
+    return shlex.quote(f"{item.name} @ {url}")

@@ -66,7 +66,7 @@ def test_a_contaminated_venv_and_four_kinds_of_sources() -> None:
             ("numpy", "2.4.4.0", ""),
             ("sglang", "0.5", ""),
             ("torch", "2.11.0", ""),
-            ("trainer", "0.1", "editable from file:///srv/trainer"),
+            ("trainer", "0.1", "editable from file:///srv/my%20trainer"),
         ),
     )
     plan = _plan(present, {**SOURCES, "yarl": Source(kind="configured")})
@@ -84,8 +84,8 @@ def test_a_contaminated_venv_and_four_kinds_of_sources() -> None:
         "\n"
         "warning: a constraint contradicts\n"
         "\n"
-        "warning: trainer 0.1 (editable from file:///srv/trainer) is not in the lock and will not be in the new venv; "
-        "to add it afterwards: `uv pip install --python /srv/venv/bin/python --no-deps -e /srv/trainer`\n"
+        "warning: trainer 0.1 (editable from file:///srv/my%20trainer) is not in the lock and will not be in the "
+        "new venv; to add it afterwards: `uv pip install --python /srv/venv/bin/python --no-deps --editable '/srv/my trainer'`\n"
         "\n"
         "warning: the old venv also sees the system's site-packages; the new one sees its own packages only\n"
         "\n"
