@@ -1,9 +1,13 @@
-"""What keeps an install from bringing another torch: PyPI's torch is a build for whatever CUDA is the newest."""
+"""What keeps an install from bringing another torch: PyPI's torch is a build for whatever CUDA is the newest.
+
+And what brings another build on purpose.
+"""
 
 import shlex
 from collections.abc import Iterable
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.catalog.companion_versions import fits_torch, series_for
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.standards.need import parse_need
 
@@ -42,3 +46,20 @@ def _requires(installed: Distributions, name: str) -> bool:
         return name in _REQUIRE_TORCH
     needs = (parse_need(line) for line in item.requires)
     return any(need is not None and need.name == "torch" for need in needs)
+
+
+def another_build(case: CheckContext, public: str, backend: str) -> tuple[list[str], str]:
+    """Return (names, words of a uv line) that bring that torch for another CUDA, and its installed companions with it.
+
+    torchvision and torchaudio are of one CUDA major with their torch, and their metadata does not say so.
+    """
+    installed, series = case.facts.get(Distributions), ".".join(public.split(".")[:2])
+    specs = {"torch": public}
+    for name in ("torchvision", "torchaudio"):
+        if item := installed.active(name) if installed else None:
+            own = item.version.partition("+")[0]
+            of_torch = series_for(name, public)
+            specs |= {name: own} if fits_torch(name, own, series) else {name: f"{of_torch}.*"} if of_torch else {}
+    flags = " ".join(f"--reinstall-package {name}" for name in specs)
+    asked = " ".join(shlex.quote(f"{name}=={version}") for name, version in specs.items())
+    return list(specs), f"--torch-backend {backend} {flags} {asked}"

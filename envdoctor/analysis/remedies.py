@@ -2,33 +2,31 @@
 
 import shlex
 from collections.abc import Collection, Iterable
-from urllib.parse import unquote, urlsplit
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.damage import is_longer_bundle, renamed
+from envdoctor.analysis.damage import renamed, unfit
+from envdoctor.analysis.file_conflicts import file_conflicts
 from envdoctor.analysis.linked_site import folder_again
 from envdoctor.analysis.taken_away import (
+    cleared,
     in_the_way,
     links_out,
     not_to_uninstall,
     records_leading_out,
+    removed_first,
+    saved,
     unparsable_records,
     with_sharers,
 )
 from envdoctor.model.finding import BY_HAND, Remediation
-from envdoctor.model.pattern import pattern
 from envdoctor.probes.machine.environment import Environment
-from envdoctor.probes.machine.platform import Platform
-from envdoctor.probes.venv.conda import Conda
 from envdoctor.probes.venv.deep_files import DeepFiles
-from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.own_packages import asked_again, is_from_elsewhere
 
-_PYENV = pattern(r"/\.?pyenv/versions/([^/]+)/")
-# uv keeps its own Pythons below .local/share/uv/python, or in UV_PYTHON_INSTALL_DIR under names like these.
-_UV_PYTHON = pattern(r"/cpython-3\.\d+\.\d+[^/]*-linux-[^/]+/")
-
+_INSTALL = "uv pip install"
 _OFFLINE = "--offline "
 # Published with and without a local version such as +cu128: on the indexes of PyTorch, vLLM and PyG, on release pages.
 SEVERAL_BUILDS = frozenset(
@@ -67,11 +65,15 @@ def exchange_commands(case: CheckContext, names: Iterable[str], pins: Iterable[t
     """
     chosen = list(names)
     links = links_out(case, chosen)
-    first = f"{_remove(links)}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
+    first = f"{removed_first(links)}uv pip uninstall --python {case.python} {' '.join(map(shlex.quote, chosen))}"
     # What the others have behind the same link goes with it.
     behind = with_sharers(case, [*pins, *((name, "") for name in chosen)])
     others = [pin for pin in behind if pin[0] not in chosen]
-    return [first, _reinstall(case, others, links)] if others else [first]
+    if not others:
+        return [first]
+    # With a link, working files of the others go: only once uv has found them.
+    asked = dry_run(case, f"--no-deps {_words_again(case, _as_recorded(case, others))}") if links else ""
+    return [asked + first, _reinstall(case, others, links)]
 
 
 def unless_outside(case: CheckContext, names: Iterable[str], remedy: Remediation, keep: str = "") -> Remediation:
@@ -93,24 +95,74 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     published in several builds is asked for by `===`. A wheel that uv's cache holds whole is not fetched again: uv does
     that for a reinstall unless it is told to stay offline. Whatever else has files behind a link that goes is installed
     again too. A RECORD with a row that leads out behind no link goes as well: an older uv deletes what it lists.
+    Before a link goes, behind which the files may be whole, uv has found what takes their place.
     """
     return _reinstall(case, with_sharers(case, pins))
 
 
+def install_line(case: CheckContext, names: Collection[str], words: str, removed: Collection[str] = ()) -> str:
+    """Return `uv pip install --python … WORDS`, which installs or replaces those distributions, and harms nothing else.
+
+    What stands in the way, and links out of the environment, go as before a reinstall. Without `--no-deps` uv may
+    replace others too: of those with files behind a link each is asked for as it is, so that uv leaves it.
+    removed: links that are gone by then.
+    """
+    there = [name for name in names if _active(case, name)]
+    others = [pin for pin in with_sharers(case, [(name, "") for name in there]) if pin[0] not in names]
+    again = [name for name, _ in others]
+    words += f" {_words_again(case, others)}" if others else ""
+    if "--no-deps" not in words.split():
+        asked = shlex.split(words)
+        words += "".join(f" {shlex.quote(pin)}" for pin in _held(case, {*names, *again}) if pin not in asked)
+    return _line(case, [*there, *again], words, removed, again=again)
+
+
+def _held(case: CheckContext, changing: Collection[str]) -> list[str]:
+    """Return requirements that keep those with files behind a link out of the environment as they are."""
+    files = case.facts.get(InstalledFiles)
+    owners = {owner for owner, link in files.links_out if owner and not link.startswith("/")} if files else set()
+    found = [_active(case, name) for name in sorted(owners.difference(changing))]
+    return [f"{item.name}==={item.version}" for item in found if item and item.version]
+
+
+def _active(case: CheckContext, name: str) -> Distribution | None:
+    installed = case.facts.get(Distributions)
+    return installed.active(name) if installed else None
+
+
 def _reinstall(case: CheckContext, pins: Iterable[tuple[str, str]], removed: Collection[str] = ()) -> str:
     """Return that line for exactly these; `removed` are links that are gone by then."""
-    chosen = [(name, _version_by_record(case, name) or version) for name, version in pins]
+    chosen = _as_recorded(case, pins)
     names = [name for name, _ in chosen]
-    bad = [record for name in names for record in (*unparsable_records(case, name), *records_leading_out(case, name))]
-    links = [path for path in links_out(case, names) if path not in removed]
-    first = _named_again(case, names) + _remove([*dict.fromkeys(bad), *in_the_way(case, names), *links])
-    first += _cleared(case, names)
-    first, after = _saved(case, names, first)
-    flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in chosen)
-    specs = " ".join(_again(case, name, version) for name, version in chosen)
     offline = _OFFLINE if _is_cached(case, chosen) else ""
-    first = folder_again(case, names) + first
-    return f"{first}uv pip install --python {case.python} {offline}--no-deps {flags} {specs}{after}"
+    return _line(case, names, f"{offline}--no-deps {_words_again(case, chosen)}", removed, again=names)
+
+
+def _as_recorded(case: CheckContext, pins: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name, _version_by_record(case, name) or version) for name, version in pins]
+
+
+def _words_again(case: CheckContext, pins: Collection[tuple[str, str]]) -> str:
+    flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in pins)
+    return f"{flags} {' '.join(_again(case, name, version) for name, version in pins)}"
+
+
+def _line(
+    case: CheckContext, names: Collection[str], words: str, removed: Collection[str] = (), *, again: Collection[str]
+) -> str:
+    """Return the uv line with these words, behind what makes way for `names`; those of `again` keep their versions."""
+    bad = [record for name in again for record in (*unparsable_records(case, name), *records_leading_out(case, name))]
+    links = [path for path in links_out(case, names) if path not in removed]
+    first = _named_again(case, names) + removed_first([*dict.fromkeys(bad), *in_the_way(case, names), *links])
+    first += cleared(case, names)
+    first, after = saved(case, again, first)
+    asked = dry_run(case, words) if links else ""
+    return f"{asked}{folder_again(case, names)}{first}{_INSTALL} --python {case.python} {words}{after}"
+
+
+def dry_run(case: CheckContext, words: str) -> str:
+    """Return the question whether uv finds everything, ending in ` && `: it changes nothing."""
+    return f"{_INSTALL} --dry-run --python {case.python} {words} && "
 
 
 def _is_cached(case: CheckContext, pins: Collection[tuple[str, str]]) -> bool:
@@ -163,92 +215,20 @@ def rename_command(case: CheckContext, name: str, folder: str) -> str:
     return f"mv {shlex.quote(f'{site}/{now}')} {shlex.quote(f'{site}/{folder}')}"
 
 
-def _cleared(case: CheckContext, names: Collection[str]) -> str:
-    """Return what takes away what no RECORD tells of; a folder with something in it is moved aside, never deleted."""
-    files = case.facts.get(InstalledFiles)
-    found = [item for item in files.obstacles if item.owner in names] if files else []
-    known = {*in_the_way(case, names), *links_out(case, names)}
-    paths = {
-        item.path if item.path.startswith("/") else f"{case.facts.target}/{item.path}": item.filled for item in found
-    }
-    paths = {path: filled for path, filled in paths.items() if path not in known}
-    empty = sorted(path for path, filled in paths.items() if not filled)
-    parts = [f"rm -d {' '.join(map(shlex.quote, empty))}"] if empty else []
-    parts += [
-        f"mv -T {shlex.quote(path)} {shlex.quote(f'{path}.aside')}" for path, filled in sorted(paths.items()) if filled
-    ]
-    return "".join(f"{part} && " for part in parts)
-
-
-def _saved(case: CheckContext, names: Collection[str], first: str) -> tuple[str, str]:
-    """Return what saves the certificates that an operator appended to a bundle before, and puts them back after."""
-    files = case.facts.get(InstalledFiles)
-    found = [fault.path for fault in files.faults if fault.owner in names and is_longer_bundle(fault)] if files else []
-    paths = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found]
-    before = (f"cp -p {shlex.quote(path)} {shlex.quote(f'{path}.own')} && " for path in paths)
-    after = (f" && mv -f {shlex.quote(f'{path}.own')} {shlex.quote(path)}" for path in paths)
-    return "".join((*before, first)), "".join(after)
-
-
 def _again(case: CheckContext, name: str, version: str) -> str:
     """Return what installs that distribution again, from where it came: an index may have another one of its name."""
     installed = case.facts.get(Distributions)
     item = installed.active(name) if installed else None
     if item is None or not item.built_from or item.version != version or name in case.pins():
         return shlex.quote(same_build(name, version) if version else name)
-    if item.editable:
-        return f"--editable {shlex.quote(unquote(urlsplit(item.built_from).path))}"
-    return shlex.quote(f"{name} @ {item.built_from}")
-
-
-def _remove(paths: Collection[str]) -> str:
-    return f"rm {' '.join(map(shlex.quote, paths))} && " if paths else ""
-
-
-def renew_command(case: CheckContext, base: str = "", flags: str = "") -> str:
-    """Return the uv line that links the venv's interpreter and writes its pyvenv.cfg again; the packages stay.
-
-    base: the interpreter or version to take; by default the venv's base by its path while it is there, since a bare
-    version can mean any interpreter on PATH. flags: more options for uv, each followed by a space.
-    """
-    python = case.facts[Interpreter]
-    wanted = base or python.base_executable or python.folder.removeprefix("python")
-    # uv writes pyvenv.cfg and the scripts to activate from its options alone: left out, the packages of the base would
-    # be out of sight, and a venv that can be renamed no longer could.
-    kept = "--system-site-packages " if python.is_venv and python.system_site_packages else ""
-    kept += "--relocatable " if python.relocatable else ""
-    if python.prompt and python.prompt != case.facts.target.rpartition("/")[2]:
-        kept += f"--prompt {shlex.quote(python.prompt)} "
-    return f"uv venv --allow-existing {flags}{kept}--python {shlex.quote(wanted)} {case.prefix}"
-
-
-def reinstall_python(case: CheckContext, prefix: str) -> tuple[str, list[str]]:
-    """Return how the Python of a prefix that is not a venv comes back: by the tool that put it there, and no other.
-
-    `uv venv` there would overwrite the interpreter of conda or of the system.
-    """
-    python, conda = case.facts[Interpreter], case.facts.get(Conda)
-    version = python.folder.removeprefix("python")
-    if conda is not None and (conda.packages or conda.base == prefix):
-        command = f"conda install --prefix {shlex.quote(prefix)} --force-reinstall python={version}"
-        return "reinstall conda's own Python, in the environment as it is", [command]
-    if match := _PYENV.search(f"{prefix}/"):
-        return "reinstall this Python of pyenv's; what pip installed into it goes with it", [
-            f"pyenv install --force {shlex.quote(match[1])}"
-        ]
-    if _UV_PYTHON.search(f"{prefix}/"):
-        return "reinstall this Python of uv's", [f"uv python install --reinstall {version}"]
-    platform = case.facts.get(Platform)
-    if platform is not None and platform.debian:
-        packages = f"python{version}-minimal libpython{version}-minimal libpython{version}-stdlib"
-        return "reinstall the system's Python from its packages", [f"sudo apt-get install --reinstall {packages}"]
-    return "reinstall this Python with the package manager that installed it", []
+    return asked_again(item)
 
 
 def install_command(case: CheckContext, pins: Iterable[tuple[str, str]], *, dependencies: bool = False) -> str:
     """Return the uv line that installs exactly those versions and nothing else, or what they require too."""
-    specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in pins)
-    return f"uv pip install --python {case.python} {'' if dependencies else '--no-deps '}{specs}"
+    chosen = list(pins)
+    specs = " ".join(shlex.quote(f"{name}=={version}" if version else name) for name, version in chosen)
+    return install_line(case, [name for name, _ in chosen], f"{'' if dependencies else '--no-deps '}{specs}")
 
 
 def restore_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remediation:
@@ -291,14 +271,19 @@ def repair_or(case: CheckContext, text: str, commands: Iterable[str]) -> Remedia
 def _can_repair(case: CheckContext) -> bool:
     """Tell whether `envdoctor repair` would not refuse.
 
-    It wants a venv, no wheel whose own RECORD its files do not fit, and packages that are not behind a link out of it,
-    which a copy would have too.
+    It wants a venv, no wheel whose own RECORD its files do not fit, packages that are not behind a link out of it,
+    which a copy would have too, and nothing to install again that no index has.
     """
     files, installed = case.facts.get(InstalledFiles), case.facts.get(Distributions)
     if not case.facts[Interpreter].is_venv or files is None or installed is None:
         return False
     if any(not owner for owner, _ in files.links_out):
         return False
+    elsewhere = {item.name for item in installed.items if is_from_elsewhere(item) and not item.shadowed}
+    if elsewhere:
+        again = {fault.owner for fault in unfit(case)} | {pair.wanted for pair in file_conflicts(case)}
+        if not elsewhere.isdisjoint(again):
+            return False
     return not any(fault.published_at for fault in files.faults)
 
 

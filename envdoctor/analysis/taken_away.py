@@ -1,8 +1,10 @@
 """What a reinstall takes away first, so that an installer follows no link and deletes nobody else's file."""
 
+import shlex
 from collections.abc import Collection, Iterable
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.damage import is_longer_bundle
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 
@@ -78,3 +80,35 @@ def not_to_uninstall(case: CheckContext, names: Iterable[str]) -> str:
 def _inside(case: CheckContext, paths: Collection[str]) -> list[str]:
     """Return those below the prefix as absolute paths; a leaked folder's are absolute, and no reinstall changes it."""
     return sorted(f"{case.facts.target}/{path}" for path in paths if path and not path.startswith("/"))
+
+
+def cleared(case: CheckContext, names: Collection[str]) -> str:
+    """Return what takes away what no RECORD tells of; a folder with something in it is moved aside, never deleted."""
+    files = case.facts.get(InstalledFiles)
+    found = [item for item in files.obstacles if item.owner in names] if files else []
+    known = {*in_the_way(case, names), *links_out(case, names)}
+    paths = {
+        item.path if item.path.startswith("/") else f"{case.facts.target}/{item.path}": item.filled for item in found
+    }
+    paths = {path: filled for path, filled in paths.items() if path not in known}
+    empty = sorted(path for path, filled in paths.items() if not filled)
+    parts = [f"rm -d {' '.join(map(shlex.quote, empty))}"] if empty else []
+    parts += [
+        f"mv -T {shlex.quote(path)} {shlex.quote(f'{path}.aside')}" for path, filled in sorted(paths.items()) if filled
+    ]
+    return "".join(f"{part} && " for part in parts)
+
+
+def saved(case: CheckContext, names: Collection[str], first: str) -> tuple[str, str]:
+    """Return what saves the certificates that an operator appended to a bundle before, and puts them back after."""
+    files = case.facts.get(InstalledFiles)
+    found = [fault.path for fault in files.faults if fault.owner in names and is_longer_bundle(fault)] if files else []
+    paths = [path if path.startswith("/") else f"{case.facts.target}/{path}" for path in found]
+    before = (f"cp -p {shlex.quote(path)} {shlex.quote(f'{path}.own')} && " for path in paths)
+    after = (f" && mv -f {shlex.quote(f'{path}.own')} {shlex.quote(path)}" for path in paths)
+    return "".join((*before, first)), "".join(after)
+
+
+def removed_first(paths: Collection[str]) -> str:
+    """Return what takes these away, ending in ` && `; or nothing."""
+    return f"rm {' '.join(map(shlex.quote, paths))} && " if paths else ""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.kept_torch import keep_torch
-from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.remedies import install_line, restore_or, unless_outside
 from envdoctor.analysis.unmet import asked_of
 from envdoctor.model.finding import Remediation
 from envdoctor.probes.venv.distributions import Distribution
@@ -48,7 +48,7 @@ def ranges_command(
     if "torch" in asked:
         # Left alone, uv takes the default index's build, for whatever CUDA is the newest.
         alone = "--torch-backend auto "
-    return f"uv pip install --python {case.python} {flags}{alone}{' '.join(specs)}{torch}"
+    return install_line(case, asked, f"{flags}{alone}{' '.join(specs)}{torch}")
 
 
 def another_version(case: CheckContext, name: str, installed: str, clauses: Sequence[str], text: str) -> Remediation:
@@ -62,7 +62,7 @@ def another_version(case: CheckContext, name: str, installed: str, clauses: Sequ
     pin = case.pins().get(name)
     if case.profile is not None and pin is not None and pin.version == installed:
         return Remediation(text=f"{text}, and lock it: the lock pins {name} {installed}", commands=(command,))
-    return restore_or(case, text, [command])
+    return unless_outside(case, [name], restore_or(case, text, [command]))
 
 
 def _content(case: CheckContext, asked: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:

@@ -87,3 +87,17 @@ def _series(version: str) -> tuple[int, int]:
     if len(parts) < 2 or not (parts[0].isdecimal() and parts[1].isdecimal()):
         return -1, -1
     return int(parts[0]), int(parts[1])
+
+
+def fits_torch(name: str, version: str, series: str) -> bool:
+    """Tell whether that version of torchvision or torchaudio works with a torch of that series ("2.11")."""
+    wanted = (torch_for_torchvision if name == "torchvision" else torch_for_torchaudio)(version)
+    return wanted in ("", series)
+
+
+def series_for(name: str, torch: str) -> str:
+    """Return the companion's series for that torch ("0.26" for 2.11.0), or empty where no one belongs to it alone."""
+    series, _, minor = ".".join(torch.split(".")[:2]).partition(".")
+    if series != "2" or not minor.isdecimal():
+        return ""
+    return torchvision_for(int(minor)) if name == "torchvision" else f"2.{minor}"

@@ -19,12 +19,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import install_command, restore_or
+from envdoctor.analysis.remedies import install_command, install_line, restore_or
 from envdoctor.catalog.companion_versions import (
     FLASHINFER,
+    series_for,
     torch_for_torchaudio,
     torch_for_torchvision,
-    torchvision_for,
 )
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -88,11 +88,11 @@ def _finding(
 
 
 def _of_release(case: CheckContext, build: TorchBuild, companion: CompanionBuild) -> list[str]:
-    fitting = _fitting(build, companion)
+    fitting = series_for(companion.name, build.version)
     if not fitting:
         return []
-    install = f"uv pip install --python {case.python} --no-deps{_backend(build)}"
-    return [f"{install} {shlex.quote(f'{companion.name}=={fitting}.*')}"]
+    spec = shlex.quote(f"{companion.name}=={fitting}.*")
+    return [install_line(case, [companion.name], f"--no-deps{_backend(build)} {spec}")]
 
 
 def _backend(build: TorchBuild) -> str:
@@ -104,24 +104,16 @@ def _backend(build: TorchBuild) -> str:
     return f" --torch-backend {local}" if local and "+" in build.distribution_version else ""
 
 
-def _fitting(build: TorchBuild, companion: CompanionBuild) -> str:
-    """Return the companion's series for this torch ("0.26"), or empty where no one belongs to it alone."""
-    series, _, minor = ".".join(build.version.split(".")[:2]).partition(".")
-    if series != "2" or not minor.isdecimal():
-        return ""
-    return torchvision_for(int(minor)) if companion.name == "torchvision" else f"2.{minor}"
-
-
 def _of_flavour(case: CheckContext, build: TorchBuild, companion: CompanionBuild) -> list[str]:
     local = build.version.partition("+")[2]
-    fitting = _fitting(build, companion)
-    install = f"uv pip install --python {case.python} --no-deps"
+    fitting = series_for(companion.name, build.version)
     if not fitting:
         # With the local part: a public version is satisfied by the flavour that is already there.
         spec = f"{companion.name}=={companion.version.partition('+')[0]}+{local}"
-        return [f"{install} --torch-backend {local} {spec}"]
+        return [install_line(case, [companion.name], f"--no-deps --torch-backend {local} {spec}")]
     spec = shlex.quote(f"{companion.name}=={fitting}.*")
-    return [f"{install}{_backend(build)} --reinstall-package {companion.name} {spec}"]
+    words = f"--no-deps{_backend(build)} --reinstall-package {companion.name} {spec}"
+    return [install_line(case, [companion.name], words)]
 
 
 def _flashinfer(case: CheckContext) -> Iterator[Finding]:

@@ -17,7 +17,8 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.kept_torch import another_build
+from envdoctor.analysis.remedies import install_line, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -47,8 +48,6 @@ def run(case: CheckContext) -> Iterator[Finding]:
         remediation=restore_or(
             case,
             "if the GPUs are to be used, install the CUDA build that the driver supports, pinned with its local part",
-            [
-                f"uv pip install --python {case.python} --torch-backend auto --reinstall-package torch torch=={public}",
-            ],
+            [install_line(case, *another_build(case, public, "auto"))],
         ),
     )

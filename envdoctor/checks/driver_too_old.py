@@ -18,8 +18,9 @@ Fix:
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
-from envdoctor.analysis.remedies import restore_or, uninstall_command
-from envdoctor.analysis.taken_away import not_to_uninstall
+from envdoctor.analysis.kept_torch import another_build
+from envdoctor.analysis.remedies import dry_run, install_line, restore_or, uninstall_command
+from envdoctor.analysis.taken_away import links_out, not_to_uninstall
 from envdoctor.catalog.cudalibs import owner_major
 from envdoctor.catalog.minimum_drivers import MINIMUM_DRIVER
 from envdoctor.model.finding import Finding
@@ -71,14 +72,13 @@ def _other_build(case: CheckContext, build: TorchBuild) -> tuple[list[str], str]
     items = case.facts[Distributions].items
     libraries = [item.name for item in items if owner_major(item.name, item.version) == build.cuda_major]
     # The install takes the old build away too.
-    if keep := not_to_uninstall(case, ["torch", *libraries]):
+    names, words = another_build(case, build.version.partition("+")[0], "auto")
+    if keep := not_to_uninstall(case, [*names, *libraries]):
         return [], keep
-    public = build.version.partition("+")[0]
-    options = f"--python {case.python} --torch-backend auto --reinstall-package torch torch=={public}"
     if not libraries:
-        return [f"uv pip install {options}"], ""
-    steps = (f"uv pip install --dry-run {options}", uninstall_command(case, libraries), f"uv pip install {options}")
-    return [" && ".join(steps)], ""
+        return [install_line(case, names, words)], ""
+    install = install_line(case, names, words, links_out(case, libraries))
+    return [f"{dry_run(case, words)}{uninstall_command(case, libraries)} && {install}"], ""
 
 
 def _finding(case: CheckContext, title: str, gpu: Gpu, commands: Sequence[str] = (), keep: str = "") -> Finding:

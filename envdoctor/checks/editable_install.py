@@ -24,7 +24,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import restore_or, uninstall_command, unless_outside
+from envdoctor.analysis.remedies import install_line, restore_or, uninstall_command, unless_outside
 from envdoctor.analysis.taken_away import not_to_uninstall
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
@@ -137,15 +137,20 @@ def _expose(case: CheckContext, item: Editable) -> Remediation:
                 f"test ! -e {pth} || sed -i {shlex.quote(entry)} {pth}",
             ),
         )
-    name = shlex.quote(item.name)
-    install = f"uv pip install --python {case.python} --no-deps --reinstall-package {name}"
+    words = f"--no-deps --reinstall-package {shlex.quote(item.name)}"
     if item.kind == "finder" and not item.places:
         return Remediation(
             text="The build found no package in the project. Name them in its pyproject.toml ([tool.setuptools] "
             "packages) and install it again; or put the project's folder on sys.path as it is",
-            commands=(f"{install} --config-setting editable_mode=compat --editable {shlex.quote(item.source)}",),
+            commands=(
+                install_line(
+                    case,
+                    [item.name],
+                    f"{words} --config-setting editable_mode=compat --editable {shlex.quote(item.source)}",
+                ),
+            ),
         )
     return Remediation(
         text="Install the project again: what its install wrote points at what was moved or removed since",
-        commands=(f"{install} --editable {shlex.quote(item.source)}",),
+        commands=(install_line(case, [item.name], f"{words} --editable {shlex.quote(item.source)}"),),
     )

@@ -22,8 +22,9 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.kept_torch import another_build
 from envdoctor.analysis.load_evidence import OF_TORCH, faults, named, others
-from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.remedies import install_line, restore_or
 from envdoctor.catalog.symbol_families import wanted_abi
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
@@ -132,10 +133,7 @@ def _other_build(case: CheckContext, fault: LoadFault, build: TorchBuild) -> Rem
     )
     if build.cuda or stated is None:
         return restore_or(case, text, [])
-    torch = f"torch=={stated['version']}"
-    command = (
-        f"uv pip install --python {case.python} --torch-backend {stated['cuda']} --reinstall-package torch {torch}"
-    )
+    command = install_line(case, *another_build(case, stated["version"], stated["cuda"]))
     return restore_or(case, text, [command])
 
 

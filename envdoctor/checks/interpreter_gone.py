@@ -22,7 +22,8 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import reinstall_python, renew_command, restore_or
+from envdoctor.analysis.python_again import reinstall_python, renew_command
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.fingerprint import MissingFactError
 from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import bound
-from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.remedies import install_line, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.numpy_abi import NumpyUser
@@ -69,7 +69,7 @@ def _finding(case: CheckContext, owner: str, version: str, users: list[NumpyUser
             case,
             f"install a {'newer ' if newer and against else ''}version of {owner} that was built for numpy 2"
             + ("" if against else "; or go back to numpy 1, which everything here accepts"),
-            [newer] * bool(newer) if against else [f"uv pip install --python {case.python} 'numpy<2'"],
+            [newer] * bool(newer) if against else [install_line(case, ["numpy"], "'numpy<2'")],
         ),
         causes=(f"dist:{owner}", f"numpy-1:{owner}"),
         symptom_of=("version:numpy", f"version:{owner}"),
@@ -87,7 +87,7 @@ def _newer(case: CheckContext, owner: str, version: str) -> str:
     if installed.active(owner) is None or owner == "torch":
         return ""
     specs = shlex.join((f"{owner}>{version.partition('+')[0]}", *(f"{item.name}=={item.version}" for item in kept)))
-    return f"uv pip install --python {case.python} {specs}"
+    return install_line(case, [owner, *(item.name for item in kept)], specs)
 
 
 def _needs_numpy_2(case: CheckContext) -> str:

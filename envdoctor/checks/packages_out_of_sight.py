@@ -24,7 +24,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import renew_command, restore_or
+from envdoctor.analysis.python_again import renew_command
+from envdoctor.analysis.remedies import restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.kept_torch import keep_torch
-from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.remedies import install_line, restore_or
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -73,7 +73,7 @@ def _finding(case: CheckContext, line: str, need: Need, title: str) -> Finding:
         remediation=restore_or(
             case,
             "name the intended environment, or install it",
-            [f"uv pip install --python {case.python} {backend}{flags}{shlex.quote(line)}{torch}"],
+            [install_line(case, [need.name], f"{backend}{flags}{shlex.quote(line)}{torch}")],
         ),
         causes=(f"dist:{need.name}",),
     )

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.kept_torch import keep_torch
-from envdoctor.analysis.remedies import restore_or
+from envdoctor.analysis.remedies import install_line, restore_or
 from envdoctor.catalog.companion_versions import RUNTIME_NEEDS, RuntimeNeed
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.probes.venv.companions import Companions
@@ -98,7 +98,7 @@ def _remedy(case: CheckContext, need: RuntimeNeed, requirer: str, specifier: str
         return Remediation(text=f"nothing, if this stack does not call that; else add {wanted} to the lock", safe=True)
     if meets(need.published, specifier):
         flags, torch = keep_torch(case, [need.name])
-        command = f"uv pip install --python {case.python} {flags}{shlex.quote(wanted)}{torch}"
+        command = install_line(case, [need.name], f"{flags}{shlex.quote(wanted)}{torch}")
         alone = (
             ", without dependencies, since torch is not installed and one of another build would come" if flags else ""
         )

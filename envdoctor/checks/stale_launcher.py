@@ -23,7 +23,8 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import reinstall_command, renew_command, restore_or
+from envdoctor.analysis.python_again import renew_command
+from envdoctor.analysis.remedies import reinstall_command, restore_or
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import STOPS_PYTHON

@@ -24,7 +24,7 @@ Fix:
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import install_command, leave_out_command, restore_or
+from envdoctor.analysis.remedies import install_command, leave_out_command, restore_or, unless_outside
 from envdoctor.analysis.unmet import Unmet
 from envdoctor.analysis.unmet_kinds import UnmetKinds, enforced_here, raises_at_import, unmet_kinds
 from envdoctor.analysis.version_ranges import disagreement, ranges_command
@@ -262,11 +262,11 @@ def _align(case: CheckContext, unmet: Sequence[Unmet]) -> Remediation:
     wanted = {item.name: item.pin for item in unmet if item.pin and item.name != "torch"}
     text = "install the version that is asked for, or a requirer that accepts what is there"
     if len(wanted) == len(asked):
-        return restore_or(case, text, [install_command(case, wanted.items())])
+        return unless_outside(case, asked, restore_or(case, text, [install_command(case, wanted.items())]))
     if "torch" in asked:
         # A range would bring the default index's build of torch, of whatever CUDA major that is today.
         return restore_or(case, text, [])
-    return restore_or(case, text, [_ranges(case, unmet)])
+    return unless_outside(case, asked, restore_or(case, text, [_ranges(case, unmet)]))
 
 
 def _asked(unmet: Sequence[Unmet]) -> dict[str, list[str]]:

@@ -1,10 +1,11 @@
 """What removing distributions would do: computed from RECORDs, METADATA and the loader model, nothing is touched."""
 
 import os
-import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.remedies import exchange_commands
+from envdoctor.analysis.taken_away import not_to_uninstall
 from envdoctor.analysis.unmet import unmet_requirements
 from envdoctor.elf.reader import ElfObject
 from envdoctor.explore.distributions import distribution_named, requirers_of
@@ -19,6 +20,7 @@ from envdoctor.model.frozen import field, mutable, replace
 from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
+from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.probes.venv.records import Row
 
@@ -202,13 +204,10 @@ class _WhatIf:
     def commands(self, losses: Sequence[Loss]) -> Iterator[str]:
         if not losses:
             return
-        python = shlex.quote(str(self.environment.reading.target.interpreter))
-        names = " ".join(shlex.quote(self.environment.items[at].name) for at in self.leaving)
-        yield f"uv pip uninstall --python {python} {names}"
-        survivors = {loss.owner: loss.version for loss in losses}
-        flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name in survivors)
-        pins = " ".join(shlex.quote(f"{name}=={version}") for name, version in survivors.items())
-        yield f"uv pip install --python {python} --no-deps {flags} {pins}"
+        case = case_of(self.environment, InstalledFiles)
+        names = [self.environment.items[at].name for at in self.leaving]
+        if not not_to_uninstall(case, names):
+            yield from exchange_commands(case, names, {loss.owner: loss.version for loss in losses}.items())
 
     def notes(self) -> Iterator[str]:
         for at in self.leaving:
@@ -248,11 +247,16 @@ def _module(path: str) -> str:
 
 def unmet_texts(environment: ExploredEnvironment, installed: Distributions | None = None) -> list[str]:
     """Return the unmet requirements of the environment, or of these distributions in it."""
+    return [item.text for item in unmet_requirements(case_of(environment, installed=installed))]
+
+
+def case_of(environment: ExploredEnvironment, *more: type, installed: Distributions | None = None) -> CheckContext:
+    """Return what is known of the environment, or with these distributions in it, as the rules take it."""
     reading = environment.reading
     facts = Fingerprint(
         target=str(reading.target.prefix),
         taken_at="",
         tool_version="",
-        sections=(installed or reading.fact(Distributions), reading.fact(Interpreter)),
+        sections=(installed or reading.fact(Distributions), reading.fact(Interpreter), *(map(reading.fact, more))),
     )
-    return [item.text for item in unmet_requirements(CheckContext(facts=facts))]
+    return CheckContext(facts=facts)

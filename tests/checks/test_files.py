@@ -4,8 +4,10 @@ import subprocess
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import reinstall_command, uninstall_command
+from envdoctor.analysis.remedies import install_line, reinstall_command, uninstall_command
 from envdoctor.checks import damaged_distribution, escaping_record, lost_files, overwritten_paths
 from envdoctor.doctor.examine import written_down
 from envdoctor.model.finding import Remediation
@@ -203,6 +205,25 @@ def test_ed203_names_no_repair_that_would_refuse() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("source", "command"),
+    [
+        ("", f"envdoctor repair --venv {facts.PREFIX}"),
+        ("file:///wheels/x-1-py3-none-any.whl", f"envdoctor repair --venv {facts.PREFIX}"),
+        ("file:///src/x", f"uv pip uninstall {PYTHON} nvidia-nccl-cu13"),
+        ("https://h/x.tar.gz", f"uv pip uninstall {PYTHON} nvidia-nccl-cu13"),
+    ],
+)
+@pytest.mark.parametrize("damaged", ["thing", "nvidia-nccl-cu12"])
+def test_ed203_names_no_repair_of_what_no_index_has(source: str, command: str, damaged: str) -> None:
+    claims = (("nvidia-nccl-cu12", "2.27.5"), ("nvidia-nccl-cu13", "2.28.9"))
+    faults = (facts.resized("thing", "thing/x.so"),)
+    files = _files(contested=(facts.contested(NCCL, *claims, on_disk=("nvidia-nccl-cu13",)),), faults=faults)
+    installed = facts.distributions(facts.distribution(damaged, direct_url=source))
+    (finding,) = overwritten_paths.run(facts.case(files, installed))
+    assert finding.remediation.commands[0] == command
+
+
 def test_finds_ed203_a_warning_while_the_right_bytes_lie_there() -> None:
     files = _files(
         contested=(
@@ -301,9 +322,12 @@ def test_a_link_that_several_share_goes_only_with_a_reinstall_of_all(tmp_path: P
     lost = verdict_of(venv.prefix).findings[0]
     assert lost.title == "left 1: 1 of 2 files missing behind a link out of the environment"
     assert lost.evidence[-1] == "files of right, third are behind the same link"
+    words = (
+        f"--python {venv.python} --no-deps --reinstall-package left --reinstall-package right "
+        "--reinstall-package third left==1 right==1 third==1"
+    )
     assert lost.remediation.commands == (
-        f"rm {venv.site_packages}/shared && uv pip install --python {venv.python} --no-deps --reinstall-package left "
-        "--reinstall-package right --reinstall-package third left==1 right==1 third==1",
+        f"uv pip install --dry-run {words} && rm {venv.site_packages}/shared && uv pip install {words}",
     )
     before = tree_state(folder)
     mend(lost, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
@@ -317,9 +341,10 @@ def test_an_uninstall_of_one_behind_a_shared_link_leaves_the_others(tmp_path: Pa
     venv, folder = _behind_one_link(tmp_path)
     context = CheckContext(facts=written_down(read(venv.prefix)))
     command = uninstall_command(context, ["left"])
+    words = f"--python {venv.python} --no-deps --reinstall-package right --reinstall-package third right==1 third==1"
     assert command == (
-        f"rm {venv.site_packages}/shared && uv pip uninstall --python {venv.python} left && uv pip install "
-        f"--python {venv.python} --no-deps --reinstall-package right --reinstall-package third right==1 third==1"
+        f"uv pip install --dry-run {words} && rm {venv.site_packages}/shared && uv pip uninstall --python "
+        f"{venv.python} left && uv pip install {words}"
     )
     before = tree_state(folder)
     finding = replace(verdict_of(venv.prefix).findings[0], remediation=Remediation(text="", commands=(command,)))
@@ -331,9 +356,56 @@ def test_an_uninstall_of_one_behind_a_shared_link_leaves_the_others(tmp_path: Pa
 def test_what_is_outside_behind_an_absolute_link_is_not_installed_into_the_venv() -> None:
     links = (("inner", "lib/x"), ("inner", "/leak/shared"), ("outer", "/leak/shared"))
     context = facts.case(_files(links_out=links))
+    words = f"{PYTHON} --no-deps --reinstall-package inner inner==1"
     assert reinstall_command(context, [("inner", "1")]) == (
-        f"rm {facts.PREFIX}/lib/x && uv pip install {PYTHON} --no-deps --reinstall-package inner inner==1"
+        f"uv pip install --dry-run {words} && rm {facts.PREFIX}/lib/x && uv pip install {words}"
     )
+
+
+def _another_version_behind_a_link(tmp_path: Path) -> tuple[Venv, Path]:
+    """Make a venv with left 2, right 1 and asker, which wants left<2; left and right are behind a link."""
+    wheels = tmp_path / "wheels"
+    made = [
+        make_wheel(wheels, name, version, files={f"shared/{name}/__init__.py": f"v = {version}\n"})
+        for name, version in (("left", "1"), ("left", "2"), ("right", "1"))
+    ]
+    asker = make_wheel(wheels, "asker", "1", files={"asker.py": ""}, requires=("left<2",))
+    venv = make_venv(tmp_path / "venv", *made[1:], asker)
+    folder = tmp_path / "disk/shared"
+    folder.parent.mkdir()
+    (venv.site_packages / "shared").rename(folder)
+    (venv.site_packages / "shared").symlink_to(folder)
+    return venv, folder
+
+
+def _imported(venv: Venv) -> str:
+    code = "import shared.left, shared.right; print(shared.left.v, shared.right.v)"
+    return subprocess.run([venv.python, "-c", code], capture_output=True, text=True, check=True).stdout
+
+
+def test_another_version_is_installed_beside_a_link_and_deletes_nothing_behind_it(tmp_path: Path) -> None:
+    venv, folder = _another_version_behind_a_link(tmp_path)
+    (finding,) = (item for item in verdict_of(venv.prefix).findings if item.code == "ED406")
+    words = f"--python {venv.python} 'left<2' --reinstall-package right right==1"
+    assert finding.remediation.commands == (
+        f"uv pip install --dry-run {words} && rm {venv.site_packages}/shared && uv pip install {words}",
+    )
+    before = tree_state(folder)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(AssertionError, match="No solution found when resolving dependencies"):
+        mend(finding, wheels=tmp_path / "none", cache=tmp_path / ".empty")
+    assert _imported(venv) == "2 1\n"
+    mend(finding, wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
+    assert (_imported(venv), tree_state(folder)) == ("1 1\n", before)
+    assert verdict_of(venv.prefix).findings == ()
+
+
+def test_what_is_behind_a_link_is_kept_as_it_is_by_an_install_with_dependencies() -> None:
+    link = "lib/python3.12/site-packages/x"
+    installed = facts.distributions(facts.distribution("kept", "1"), facts.distribution("other", "1"))
+    context = facts.case(_files(links_out=(("kept", link),)), installed)
+    assert install_line(context, ["other"], "'other<1'") == f"uv pip install {PYTHON} 'other<1' kept===1"
+    assert install_line(context, ["other"], "--no-deps 'other<1'") == f"uv pip install {PYTHON} --no-deps 'other<1'"
 
 
 def test_no_command_installs_again_what_lists_paths_outside_beside_a_link(tmp_path: Path) -> None:

@@ -64,6 +64,17 @@ def test_finds_ed411_a_cpu_build_beside_gpus() -> None:
     assert (finding.severity, finding.title) == ("note", "torch 2.10.0+cpu is a CPU build, on a machine with 8 GPUs")
 
 
+def test_another_build_of_torch_brings_its_companions_along() -> None:
+    companions = (("torchvision", "0.25.0+cpu"), ("torchaudio", "2.9.1"))
+    installed = facts.distributions(*(facts.distribution(*pair) for pair in (("torch", "2.10.0+cpu"), *companions)))
+    (finding,) = cpu_build.run(facts.case(EIGHT, CPU, installed))
+    assert finding.remediation.commands == (
+        f"uv pip install --python {facts.PREFIX}/bin/python --torch-backend auto --reinstall-package torch "
+        "--reinstall-package torchvision --reinstall-package torchaudio torch==2.10.0 torchvision==0.25.0 "
+        "'torchaudio==2.10.*'",
+    )
+
+
 @pytest.mark.parametrize(
     "sections",
     [(EIGHT,), (CPU,), (EIGHT, replace(CPU, hip="6.3")), (EIGHT, replace(CPU, present=False))],

@@ -130,8 +130,11 @@ def test_the_second_of_two_steps_finds_a_shared_link_gone() -> None:
     installed = facts.distributions(*(facts.distribution(name) for name in names))
     (finding,) = overwritten_paths.run(facts.case(files, installed))
     python = f"--python {facts.PREFIX}/bin/python"
+    words = (
+        f"{python} --no-deps --reinstall-package nvidia-nccl-cu12 --reinstall-package third nvidia-nccl-cu12==2.27.5 "
+        "third==1.0"
+    )
     assert finding.remediation.by_hand == (
-        f"rm {facts.PREFIX}/{link} && uv pip uninstall {python} nvidia-nccl-cu13",
-        f"uv pip install {python} --no-deps --reinstall-package nvidia-nccl-cu12 --reinstall-package third "
-        "nvidia-nccl-cu12==2.27.5 third==1.0",
+        f"uv pip install --dry-run {words} && rm {facts.PREFIX}/{link} && uv pip uninstall {python} nvidia-nccl-cu13",
+        f"uv pip install {words}",
     )

@@ -244,6 +244,21 @@ def test_finds_ed701_a_driver_of_an_older_cuda_major() -> None:
     )
 
 
+def test_the_build_for_an_older_driver_comes_with_its_companions() -> None:
+    build = replace(facts.TORCH, version="2.11.0+cu130", cuda="13.0")
+    names = (("torch", "2.11.0"), ("torchvision", "0.26.0"), ("nvidia-nccl-cu13", "2.28.9"))
+    installed = facts.distributions(*(facts.distribution(*pair) for pair in names))
+    (finding,) = driver_too_old.run(facts.case(_driver("570.86.10"), build, installed))
+    python = f"--python {facts.PREFIX}/bin/python"
+    words = (
+        f"{python} --torch-backend auto --reinstall-package torch --reinstall-package torchvision torch==2.11.0 "
+        "torchvision==0.26.0"
+    )
+    assert finding.remediation.commands == (
+        f"uv pip install --dry-run {words} && uv pip uninstall {python} nvidia-nccl-cu13 && uv pip install {words}",
+    )
+
+
 @pytest.mark.parametrize(
     ("wanted", "title"),
     [

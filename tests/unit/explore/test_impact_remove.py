@@ -130,6 +130,16 @@ def test_shared_paths_go_with_either_owner(venv: Venv, wheels: CudaWheels, leavi
     assert _import_error(venv) == "", "the second command gives the file back"
 
 
+def test_what_loses_files_is_installed_again_from_where_it_came(tmp_path: Path) -> None:
+    one, two = (make_wheel(tmp_path, name, "1", files={"shared/__init__.py": "x = 1\n"}) for name in ("pa", "pb"))
+    venv = make_venv(tmp_path / "venv", one, two)
+    (venv.dist_info("pb") / "direct_url.json").write_text('{"url": "file:///srv/my%20pb", "dir_info": {}}')
+    assert _foretell(venv, "pa").commands == (
+        f"uv pip uninstall --python {venv.python} pa",
+        f"uv pip install --python {venv.python} --no-deps --reinstall-package pb 'pb @ file:///srv/my%20pb'",
+    )
+
+
 def test_removing_both_owners_loses_nobody_a_file(venv: Venv, wheels: CudaWheels) -> None:
     install(venv, wheels.foreign)
     impact = _foretell(venv, "nvidia-nccl-cu13", "nvidia-nccl-cu12")
