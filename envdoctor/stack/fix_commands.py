@@ -2,15 +2,24 @@
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import PurePosixPath
 
 from envdoctor.errors import EnvdoctorError
 from envdoctor.model.pattern import pattern
+from envdoctor.standards.need import parse_need
 
 _PUNCTUATION = "&|;<>()"
 # What a shell would replace; printed commands quote what they mean as it stands.
 _EXPANDED = frozenset("$`*?~[{\n")
+# Options of printed lines whose value is no requirement; an editable's name is behind `--reinstall-package`.
+_WITH_PLACE = frozenset(
+    """
+    --python --index --default-index --find-links --index-strategy --allow-insecure-host --torch-backend --link-mode
+    --config-setting --editable
+    """.split()  # noqa: SIM905
+)
 _QUOTED = pattern(r"'[^']*'")
 
 
@@ -72,6 +81,20 @@ def _refuse_other_uv(words: list[str], prefix: str) -> None:
     at = words.index("--python") + 1 if "--python" in words else len(words)
     if at >= len(words) or not _inside(words[at], prefix):
         raise NotOnACopyError("it is about another environment")
+
+
+def touched(words: Sequence[str], installed: Mapping[str, str]) -> set[str]:
+    """Return which of the installed distributions (name -> version) such a line of uv may replace or remove.
+
+    Without `--no-deps` an install may replace all but those that it asks for as they are; so may one of a bare path.
+    """
+    if "--dry-run" in words:
+        return set()
+    asked = [word for before, word in pairwise(words[2:]) if not word.startswith("-") and before not in _WITH_PLACE]
+    needs = [parse_need(word) for word in asked]
+    if words[2] == "uninstall" or ("--no-deps" in words and None not in needs):
+        return {need.name for need in needs if need} & installed.keys()
+    return {name for name, version in installed.items() if f"{name}==={version}" not in words}
 
 
 def _inside(word: str, prefix: str) -> bool:

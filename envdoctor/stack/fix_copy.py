@@ -3,21 +3,25 @@
 import os
 import shutil
 from collections.abc import Sequence
+from pathlib import Path
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.doctor.examine import written_down
 from envdoctor.errors import RestoreError
 from envdoctor.facts.children import run_child
+from envdoctor.facts.context import Reading
 from envdoctor.facts.host import Host
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import rewrite
 from envdoctor.model.events import Event, Listener
 from envdoctor.model.finding import Finding
 from envdoctor.model.profile import Profile
+from envdoctor.probes.venv.interpreter import Interpreter
 from envdoctor.stack.examination import added, blocking_findings, line, read_deep, reading_of_copy, verdict_on
-from envdoctor.stack.fix_commands import on_a_copy
+from envdoctor.stack.fix_commands import on_a_copy, touched
+from envdoctor.stack.folders_in_the_way import refuse_linked_out
 from envdoctor.stack.hidden_errors import hidden
-from envdoctor.stack.record_audit import audit
+from envdoctor.stack.record_audit import RecordAudit, audit
 from envdoctor.standards.lock import Lock
 from envdoctor.swap.hardlinks import linked_copy
 from envdoctor.swap.permissions import carry_over
@@ -50,6 +54,7 @@ def carry_out(
         target, folder = store.target, copying.folder
         there, facts = read_deep(target, host, listen)
         before, read = blocking_findings(facts, *wanted), audit(there)
+        _refuse_linked_out(commands, there, read, target)
         behind = hidden(CheckContext(facts=facts, profile=wanted[0], lock=wanted[1]), before, read)
         listen(Event(phase="copy", text="linking every file of the venv into a copy"))
         linked_copy(target, folder)
@@ -88,6 +93,18 @@ def carry_out(
         shown=shown,
         verdict=lambda: verdict_on(store.target, host),
     )
+
+
+def _refuse_linked_out(commands: Sequence[str], there: Reading, read: RecordAudit, target: Path) -> None:
+    """Raise RestoreError where uv would follow a link out of the copy, which is the venv's too, and delete there."""
+    site, removed = Path(there.fact(Interpreter).library, "site-packages"), list[str]()
+    installed = {name: item.version for name, item in read.packages.items()}
+    for command in commands:
+        for words in on_a_copy(command, str(target), str(target)):
+            if words[0] == "uv":
+                refuse_linked_out(read, target, site, touched(words, installed), removed)
+            else:
+                removed += [os.path.relpath(word, target) for word in words[1:] if word.startswith(f"{target}/")]
 
 
 def _run(words: Sequence[str], host: Host, copying: Copying) -> None:

@@ -109,7 +109,7 @@ def refuse_linked_out(
         goal = os.path.realpath(folder)
         if os.path.islink(folder) and not f"{goal}{os.sep}".startswith(root):  # noqa: PTH114
             raise RestoreError(
-                f"{folder} is a link out of the venv, to {goal}: a repair of a copy would change what is behind it for "
+                f"{folder} is a link out of the venv, to {goal}: a change of a copy would change what is behind it for "
                 "this venv too",
                 f"fix it by hand, as `envdoctor check {shlex.quote(str(venv))}` says, or replace the link by the "
                 "folder",

@@ -10,7 +10,12 @@ from pathlib import Path
 import jsonschema
 import pytest
 
+from envdoctor.errors import RestoreError
+from envdoctor.facts.host import Host
 from envdoctor.report import schemas
+from envdoctor.stack.fix_copy import carry_out
+from envdoctor.swap.shown import ShownVenv
+from envdoctor.swap.store import BackupStore
 from tests.factories.make_incident import CUDNN, Incident, make_incident
 from tests.factories.make_scene import state
 from tests.factories.make_venv import install, rewrite
@@ -115,6 +120,29 @@ def test_an_error_that_was_hidden_is_told_with_the_step_that_shows_it(incident: 
     told = [line for line in done.err.splitlines() if line.startswith("could not be seen before: ")]
     assert told == ["could not be seen before: ED406 absent is not installed; asker 1 requires absent (absent)"], done
     assert "everything that was done is undone by: envdoctor rollback 1 --venv [TMP]/.venv\n" in done.out
+
+
+def test_nothing_behind_a_link_out_of_the_venv_is_deleted(incident: Incident) -> None:
+    wheels = incident.root / "wheels"
+    one, two = (make_wheel(wheels, "thing", str(at), files={"thing/__init__.py": f"v = {at}\n"}) for at in (1, 2))
+    asker = make_wheel(wheels, "asker", "1", files={"asker.py": ""}, requires=("thing<2",))
+    install(incident.venv, two, asker, cache=incident.root / "cache")
+    package, disk = incident.venv.site_packages / "thing", incident.root / "disk"
+    package.rename(disk)
+    package.symlink_to(disk)
+    before, venv = state(disk), state(incident.venv.prefix)
+    store = BackupStore.of(incident.venv.prefix)
+    command = f"uv pip install --python {incident.venv.python} --no-deps {one}"
+    with pytest.raises(RestoreError) as caught:
+        carry_out(store, [command], Host.current(), (None, None), lambda _: None, ShownVenv.of(store))
+    assert caught.value.message == (
+        f"{package} is a link out of the venv, to {disk}: a change of a copy would change what is behind it for this "
+        f"venv too"
+    )
+    assert (state(disk), state(incident.venv.prefix)) == (before, venv)
+    done = run(incident, "check", "--fix", "-y", "--fail-on", "warning")
+    assert (done.code, state(disk)) == (0, before), done
+    assert ((package / "__init__.py").read_text(), package.is_symlink()) == ("v = 1\n", False)
 
 
 def _start(incident: Incident, name: str, interpreter: str) -> None:

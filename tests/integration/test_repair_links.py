@@ -1,4 +1,4 @@
-"""A venv whose folders are links out of it: a repair of a copy would reach the venv itself, and is refused."""
+"""A venv whose folders are links out of it: a change of a copy would reach the venv itself, and is refused."""
 
 from pathlib import Path
 
@@ -31,7 +31,7 @@ def test_packages_behind_a_link_out_of_the_venv(tmp_path: Path, levels: int) -> 
     answer = stack.run("repair", "--venv", "venv", "--yes")
     assert (answer.code, answer.out) == (4, "")
     assert answer.err.endswith(
-        f"error: {stack.plain(str(inner))} is a link out of the venv, to FOLDER/elsewhere: a repair of a copy would "
+        f"error: {stack.plain(str(inner))} is a link out of the venv, to FOLDER/elsewhere: a change of a copy would "
         "change what is behind it for this venv too\n\nhint: fix it by hand, as `envdoctor check FOLDER/venv` says, "
         "or replace the link by the folder\n"
     )
@@ -54,7 +54,7 @@ def test_data_of_a_package_behind_a_link_out_of_the_venv(tmp_path: Path) -> None
     before = tree_state(outside)
     answer = stack.run("repair", "--venv", "venv", "--yes")
     assert (answer.code, answer.out) == (4, "")
-    assert "error: FOLDER/venv/share is a link out of the venv, to FOLDER/elsewhere: a repair of a copy" in answer.err
+    assert "error: FOLDER/venv/share is a link out of the venv, to FOLDER/elsewhere: a change of a copy" in answer.err
     assert tree_state(outside) == before
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy
+from envdoctor.stack.fix_commands import NotOnACopyError, on_a_copy, touched
 
 
 @pytest.fixture
@@ -59,3 +59,19 @@ def test_what_is_not(prefix: str, command: str, why: str) -> None:
     with pytest.raises(NotOnACopyError) as caught:
         on_a_copy(command.format(prefix), prefix, "/c")
     assert caught.value.message == why.format(prefix)
+
+
+@pytest.mark.parametrize(
+    ("command", "names"),
+    [
+        ("uv pip uninstall --python /v/bin/python A.b c", {"a-b", "c"}),
+        ("uv pip install --python /v/bin/python --no-deps --reinstall-package c absent==1 c==2", {"c"}),
+        ("uv pip install --python /v/bin/python c<2 kept===1+cpu", {"a-b", "c"}),
+        ("uv pip install --python /v/bin/python c<2 kept===1", {"a-b", "c", "kept"}),
+        ("uv pip install --python /v/bin/python --no-deps /w/c.whl", {"a-b", "c", "kept"}),
+        ("uv pip install --python /v/bin/python --find-links /w --no-deps --reinstall-package c --editable /c", {"c"}),
+        ("uv pip install --dry-run --python /v/bin/python c<2", set()),
+    ],
+)
+def test_what_a_line_of_uv_may_replace(command: str, names: set[str]) -> None:
+    assert touched(command.split(), {"a-b": "1", "c": "2", "kept": "1+cpu"}) == names
