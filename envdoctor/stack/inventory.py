@@ -122,7 +122,7 @@ def _item(reading: Reading, at: int, item: Distribution, problems: Mapping[tuple
         files=tuple(
             _file(reading, item.site, path, stated, problems.get((item.name, path), ""))
             for path, stated, _ in rows
-            if path != record and not is_bytecode(path)
+            if path != record and not is_bytecode(path, stated)
         ),
         conflicts=tuple(_conflicts(reading, item.name)),
         requires=tuple(sorted(_required(reading, item))),

@@ -77,7 +77,7 @@ def _entries(items: Sequence[Distribution], records: RecordIndex, own: Sequence[
         for at in own
         for path, _, size in records.rows.get(at, ())
         # Bytecode is rewritten by every interpreter; its absence says nothing.
-        if not is_bytecode(path)
+        if not is_bytecode(path, size)
     ]
 
 

@@ -261,3 +261,11 @@ def test_a_wheels_own_bytecode_is_a_file_like_any_other(tmp_path: Path) -> None:
     ]
     mend(plain.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
     assert _verdict(venv).findings == ()
+
+
+def test_virtualenv_lists_bytecode_where_there_is_none(tmp_path: Path) -> None:
+    """For the pip that it seeds: `pip/__init__.cpython-313.pyc,,`, and `pip/__pycache__`."""
+    venv = make_venv(tmp_path / "venv", make_wheel(tmp_path / "wheels", "thing", "1"))
+    record = venv.dist_info("thing") / "RECORD"
+    rewrite(record, record.read_text() + f"thing/__init__.{TAG}.pyc,,\nthing/__pycache__,,\n")
+    assert (verdict_of(venv.prefix).findings, _verdict(venv).findings) == ((), ())

@@ -96,7 +96,7 @@ class RecordComparison:
                     self.read += 1
                     self.read_bytes += digest_memo.size_of(key)
             elif not key:
-                self.bytecode += is_bytecode(path)
+                self.bytecode += is_bytecode(path, stated)
             elif not stated:
                 self.without_hash += 1
                 self.file_bytes -= digest_memo.size_of(key)

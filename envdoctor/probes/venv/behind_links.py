@@ -41,7 +41,7 @@ def behind_links(items: Sequence[Distribution], records: RecordIndex, prefix: st
     """Yield what is behind each link. prefix: with a final slash."""
     for (at, link), listed in records.behind.items():
         item = items[at]
-        rows = [row for row in listed if not is_bytecode(row[0])]
+        rows = [row for row in listed if not is_bytecode(row[0], row[1])]
         sizes = {row[0]: _size(f"{item.site}/{row[0]}") for row in rows}
         yield BehindLink(
             owner=item.name,

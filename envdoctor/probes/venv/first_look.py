@@ -81,7 +81,7 @@ def _plain(folder: str, rows: Sequence[Fields]) -> tuple[int, list[Fields]]:
     site = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for number, (path, recorded) in enumerate(paths_and_sizes(rows)):
-            if path.endswith(BYTECODE) and is_bytecode(path):
+            if path.endswith(BYTECODE) and is_bytecode(path, recorded):
                 continue
             try:
                 status = stat_at(path, dir_fd=site)

@@ -244,7 +244,7 @@ def _owner(
     try:
         for path, stated, recorded in looked.odd if looked else rows:
             # Bytecode is rewritten by every interpreter; its absence or another size says nothing.
-            if is_bytecode(path) and not (bytecode and stated):
+            if is_bytecode(path, stated) and not (bytecode and stated):
                 continue
             try:
                 status = stat_at(path, dir_fd=site)

@@ -109,7 +109,7 @@ def _seen(
     site = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         for number, (path, stated, recorded) in enumerate(rows):
-            if "/bin/" not in path and not (path.endswith(BYTECODE) and is_bytecode(path)):
+            if "/bin/" not in path and not (path.endswith(BYTECODE) and is_bytecode(path, stated)):
                 try:
                     status = stat_at(path, dir_fd=site)
                 except (OSError, ValueError):

@@ -15,12 +15,12 @@ BYTECODE = (".pyc", "/__pycache__")
 """Ends of the paths of which `is_bytecode` is to be asked."""
 
 
-def is_bytecode(path: str) -> bool:
-    """Tell paths that say nothing about a distribution: what interpreters write, and the folders virtualenv lists.
+def is_bytecode(path: str, stated: str = "") -> bool:
+    """Tell paths that say nothing about a distribution: what interpreters write, and what virtualenv lists of it.
 
-    A .pyc beside the sources is the wheel's own: no interpreter writes one there.
+    A .pyc beside the sources of which a hash or a size is stated is the wheel's own: no interpreter writes one there.
     """
-    return path.endswith(BYTECODE) and "__pycache__" in path
+    return path.endswith(BYTECODE) and (not stated or "__pycache__" in path)
 
 
 def parse_rows(data: bytes) -> tuple[list[Fields], list[int] | None]:
