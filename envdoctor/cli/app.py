@@ -55,25 +55,14 @@ COMMANDS = {
     )
 }
 SECTIONS = {
-    "Find out": (
-        "check",
-        "why",
-        "impact",
-        "diff",
-        "watch-stack",
-        "bisect",
-        "try",
-        "fingerprint",
-        "sbom",
-        "explain",
-        "checks",
-        "schema",
-    ),
-    "Rebuild, and go back": ("restore", "repair", "history", "rollback", "prune"),
-    "Launch": ("run", "gate", "fleet"),
-    "Known-good stacks": ("profiles", "profile", "capture", "fetch", "lock"),
+    "Start here": ("check", "why", "explain", "repair", "restore", "rollback", "capture", "run"),
+    "Before a change, and after one": ("impact", "try", "diff", "bisect", "watch-stack"),
+    "Known-good stacks": ("profiles", "profile", "lock", "fetch"),
+    "Backups": ("history", "prune"),
+    "Launch": ("gate", "fleet"),
     "Compile cache": ("cache",),
-    "For agents": ("mcp",),
+    "For other programs": ("fingerprint", "sbom", "checks", "schema", "mcp"),
+    "Settings": ("config",),
 }
 """How `--help` groups the commands; one that is in no section comes under "More"."""
 # What people type instead, and what they mean.
@@ -101,6 +90,13 @@ class LazyGroup(PlainGroup):
         """Return the commands in the order a person meets them."""
         del ctx
         return list(self.modules)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Show the help of a group that is typed alone: bad input, as the program alone is."""
+        if not args and ctx.parent is not None and not ctx.resilient_parsing:
+            print(ctx.get_help())  # noqa: T201 - stdout is the result
+            ctx.exit(ExitCode.USAGE)
+        return super().parse_args(ctx, args)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command of the first word; raise UsageError with the nearest one for a word that is none."""
@@ -144,7 +140,7 @@ def _command(name: str, module: Any) -> Any:
     single = typer.Typer(rich_markup_mode=None, pretty_exceptions_enable=False, add_completion=False)
     if modules := getattr(module, "SUBCOMMANDS", None):
         group = type("LazySubgroup", (LazyGroup,), {"modules": modules})
-        single.callback(cls=group, no_args_is_help=True)(function)
+        single.callback(cls=group)(function)
     else:
         # Without a short help of its own, the list of commands would cut each sentence at 45 letters.
         summary = (function.__doc__ or "").partition("\n\n")[0].replace("\n", " ")

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from envdoctor.cli.app import COMMANDS, main
+from envdoctor.cli.app import COMMANDS, SECTIONS, main
 from tests.factories.make_profile import make_profile
 from tests.factories.run_envdoctor import Outcome, run_behind, run_envdoctor
 
@@ -233,12 +233,24 @@ def test_nothing_asked_prints_the_help_and_exits_2(folder: Path) -> None:
     assert run_envdoctor(folder=folder) == Outcome(code=2, out=asked.out, err="")
 
 
+@pytest.mark.parametrize("group", ["cache", "fleet", "gate", "impact", "profile"])
+def test_a_group_alone_prints_its_help_and_exits_2(folder: Path, group: str) -> None:
+    asked = run_envdoctor(group, "--help", folder=folder)
+    assert (asked.code, asked.err) == (0, "")
+    assert run_envdoctor(group, folder=folder) == Outcome(code=2, out=asked.out, err="")
+
+
+def test_the_help_lists_each_command_once() -> None:
+    assert sorted(name for names in SECTIONS.values() for name in names) == sorted(COMMANDS)
+
+
 def test_a_bug_of_ours_is_not_a_finding(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     (tmp_path / "broken_command.py").write_text("def checks() -> int:\n    raise RuntimeError('a bug')\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setitem(COMMANDS, "checks", "broken_command")
+    monkeypatch.setattr(sys, "argv", ["envdoctor"])
     assert main(["checks"]) == 3
     shown = capsys.readouterr()
     assert shown.out == ""
