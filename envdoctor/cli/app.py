@@ -64,7 +64,7 @@ SECTIONS = {
     "For other programs": ("fingerprint", "sbom", "checks", "schema", "mcp"),
     "Settings": ("config",),
 }
-"""How `--help` groups the commands; one that is in no section comes under "More"."""
+"""How `--help` groups the commands."""
 # What people type instead, and what they mean.
 _MEANT = {
     "help": "envdoctor --help",
@@ -113,15 +113,11 @@ class LazyGroup(PlainGroup):
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         """Write the commands by what they are for, and, for the whole program, examples."""
-        whole = ctx.parent is None
-        listed = SECTIONS if whole else {"Commands": tuple(self.modules)}
-        left = tuple(name for name in self.modules if not any(name in names for names in listed.values()))
-        for title, names in {**listed, "More": left}.items():
-            known = [name for name in names if name in self.modules]
-            rows = [(name, self.get_command(ctx, name).get_short_help_str(500)) for name in known]
-            if rows:
-                with formatter.section(title):
-                    write_rows(formatter, rows)
+        listed = {"Commands": tuple(self.modules)} if ctx.parent else SECTIONS
+        for title, names in listed.items():
+            rows = [(name, self.get_command(ctx, name).get_short_help_str(500)) for name in names]
+            with formatter.section(title):
+                write_rows(formatter, rows)
         write_examples(ctx, formatter)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
