@@ -2,7 +2,8 @@
 
     python benchmarks/popular_stacks.py --folder DIR [--only NAME ...] [--output FILE] [--seconds N] [--named]
 
-One stack at a time: a venv made by uv, unpinned, with downloads as uv is configured; `envdoctor check`; what importing
+One stack at a time: a venv made by uv, unpinned, with downloads as uv is configured; `envdoctor check`, and what
+`check --deep` says otherwise; what importing
 each top-level module raises, in a fork after `import torch`; then, in a linked copy, each primary finding's commands as
 printed and a check again. The venv is removed before the next one. A stack that the index does not give is reported in
 the resolver's own words. The table at the end counts; the raw findings are above it. Needs a network.
@@ -87,6 +88,14 @@ STACKS: dict[str, tuple[str, str]] = {
     "speculators": ("3.12", "speculators"),
     "llmcompressor": ("3.12", "llmcompressor"),
     "lmcache": ("3.12", "lmcache vllm"),
+    # What people train with, added the same day.
+    "torchtitan": ("3.12", "torchtitan"),
+    "fla": ("3.12", "flash-linear-attention trl"),
+    "litgpt": ("3.12", "litgpt[all]"),
+    "torchrl": ("3.12", "torchrl tensordict gymnasium"),
+    "automodel": ("3.12", "nemo-automodel"),
+    "composer": ("3.11", "mosaicml"),
+    "lm-eval": ("3.12", "lm-eval[hf,api] sae-lens"),
 }
 """Name -> Python, and what is asked of the index."""
 
@@ -139,6 +148,8 @@ class Result:
     summary: str = ""
     """The torch that was resolved, and how many distributions."""
     seconds: float = 0.0
+    deep: str = ""
+    """What `check --deep` says otherwise than `check`."""
     findings: list[dict[str, Any]] = field(default_factory=list)
     failing: dict[str, str] = field(default_factory=dict)
     obeyed: list[str] = field(default_factory=list)
@@ -196,6 +207,7 @@ def _measure(name: str, folder: Path, *, named: bool, room: float) -> Result:
     before = time.monotonic()
     result.findings = _check(venv)
     result.seconds = time.monotonic() - before
+    result.deep = _deep(venv, result.findings)
     installed = _installed(venv)
     result.summary = f"torch {installed.get('torch', 'absent')}, {len(installed)} distributions"
     only = _named(asked, result.findings, set(installed)) if named else []
@@ -226,9 +238,15 @@ def _named(asked: str, findings: list[dict[str, Any]], installed: set[str]) -> l
     return sorted(words & installed)
 
 
-def _check(venv: Path) -> list[dict[str, Any]]:
+def _deep(venv: Path, plain: list[dict[str, Any]]) -> str:
+    """Name the findings that only one of `check` and `check --deep` has."""
+    sides = [{f"{item['code']} [{item['subject'][:80]}]" for item in found} for found in (plain, _check(venv, "--deep"))]
+    return ", ".join([f"also {name}" for name in sides[1] - sides[0]] + [f"not {name}" for name in sides[0] - sides[1]])
+
+
+def _check(venv: Path, *options: str) -> list[dict[str, Any]]:
     done = subprocess.run(
-        [sys.executable, "-m", "envdoctor", "check", venv, "--json"],
+        [sys.executable, "-m", "envdoctor", "check", venv, "--json", *options],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -302,6 +320,7 @@ def _block(result: Result) -> str:
         lines.append(f"   {hangs}{item['severity']} {item['code']} [{item['subject'][:80]}] {item['title'][:300]}")
         lines += [f"   {hangs}    $ {command}" for command in item["remediation"]["commands"]]
     lines.insert(1, f"   {result.summary}; check took {result.seconds:.2f} s")
+    lines.append(f"   check --deep: {result.deep or 'the same'}")
     lines += [f"   import {top}: {error}" for top, error in result.failing.items()]
     lines += [f"   obeyed {line}" for line in result.obeyed]
     return "\n".join(lines)
