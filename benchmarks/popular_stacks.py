@@ -240,7 +240,9 @@ def _named(asked: str, findings: list[dict[str, Any]], installed: set[str]) -> l
 
 def _deep(venv: Path, plain: list[dict[str, Any]]) -> str:
     """Name the findings that only one of `check` and `check --deep` has."""
-    sides = [{f"{item['code']} [{item['subject'][:80]}]" for item in found} for found in (plain, _check(venv, "--deep"))]
+    sides = [
+        {f"{item['code']} [{item['subject'][:80]}]" for item in found} for found in (plain, _check(venv, "--deep"))
+    ]
     return ", ".join([f"also {name}" for name in sides[1] - sides[0]] + [f"not {name}" for name in sides[0] - sides[1]])
 
 

@@ -70,6 +70,11 @@ def torchvision_for(torch_minor: int) -> str:
     return f"0.{minor}" if minor in TORCHVISION_EXACT else ""
 
 
+def torchaudio_for(torch_minor: int) -> str:
+    """Return the torchaudio series for torch 2.N: its own, or the last one, which works with every later torch."""
+    return f"2.{min(torch_minor, TORCHAUDIO_EXACT.stop)}"
+
+
 def torch_for_torchvision(version: str) -> str:
     """Return the torch series a torchvision needs ("2.11" for 0.26.0), or empty where several will do."""
     major, minor = _series(version)
@@ -100,4 +105,4 @@ def series_for(name: str, torch: str) -> str:
     series, _, minor = ".".join(torch.split(".")[:2]).partition(".")
     if series != "2" or not minor.isdecimal():
         return ""
-    return torchvision_for(int(minor)) if name == "torchvision" else f"2.{minor}"
+    return torchvision_for(int(minor)) if name == "torchvision" else torchaudio_for(int(minor))

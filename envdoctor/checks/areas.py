@@ -20,6 +20,7 @@ from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.system_packages import SITE, SystemPackages
 from envdoctor.probes.venv.training_sources import Sources
 
 _COLD = "cold: no compiled graph or kernel"
@@ -71,7 +72,7 @@ def _files(case: CheckContext) -> str:
     disputed = [item for item in files.contested if len({claim.owner for claim in item.claims}) > 1]
     if not faults and not altered and not disputed and not compiled:
         aside = f", but for {aside} that no import needs" if (aside := len(files.faults)) else ""
-        return f"{counted(total, 'file')} as their RECORDs say, {how}{aside}"
+        return f"{counted(total, 'file')} as their RECORDs say, {how}{aside}{_by_dpkg(case)}"
     parts = [f"{missing} missing"] if missing else []
     parts += [f"{changed} of another size"] if changed else []
     parts += [f"{unread} that could not be looked at"] if unread else []
@@ -80,6 +81,16 @@ def _files(case: CheckContext) -> str:
     parts += [f"{counted(compiled, 'module')} without source"] if compiled else []
     parts += [f"{len(disputed)} with two owners"] if disputed else []
     return f"{counted(total, 'file')}: {', '.join(parts)}"
+
+
+def _by_dpkg(case: CheckContext) -> str:
+    packages = case.facts.get(SystemPackages)
+    if packages is None or not packages.files:
+        return ""
+    missing = sum(len(package.missing) for package in packages.damaged)
+    changed = sum(len(package.changed) for package in packages.damaged)
+    counts = [f"{count} {what}" for count, what in ((missing, "missing"), (changed, "changed")) if count]
+    return f"; of {packages.files} that dpkg lists, {' and '.join(counts) or 'none missing'}"
 
 
 def _bytecode(state: BytecodeState) -> str:
@@ -192,10 +203,28 @@ def not_checked(case: CheckContext) -> tuple[str, ...]:
     if installed is not None and not installed.items:
         none = "no metadata" if installed.bare else "no packages"
         return (f"{none} here: only the interpreter was checked",)
-    if build is not None and not build.present:
-        return ("no torch here: torch and its libraries were not checked",)
-    unseen = list(_unseen(case))
-    return (f"not checked: {', '.join(unseen)}",) if unseen else ()
+    no_torch = build is not None and not build.present
+    unseen = [*_unlisted(case), *(() if no_torch else _unseen(case))]
+    parts = ["no torch here: torch and its libraries were not checked"] if no_torch else []
+    return (*parts, *([f"not checked: {', '.join(unseen)}"] if unseen else []))
+
+
+def _unlisted(case: CheckContext) -> Iterator[str]:
+    """Name the packages whose files no list tells: an egg-info has no RECORD."""
+    installed, dpkg = case.facts.get(Distributions), case.facts.get(SystemPackages)
+    if installed is None:
+        return
+    by_dpkg = dpkg is not None and dpkg.files
+    count = sum(
+        item.folder.endswith(".egg-info")
+        and item.origin in ("site-packages", "user site", "base site-packages")
+        and not item.editable
+        and not item.shadowed
+        and not (by_dpkg and item.site.endswith(SITE))
+        for item in installed.items
+    )
+    if count:
+        yield f"the files of {counted(count, 'distribution')} without a RECORD"
 
 
 def _unseen(case: CheckContext) -> Iterator[str]:

@@ -33,6 +33,7 @@ from envdoctor.probes.venv.barriers import Barrier
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.search_path import SearchPath
+from envdoctor.probes.venv.system_packages import SystemPackages
 
 CODE = "ED208"
 NAME = "unreadable-file"
@@ -148,6 +149,7 @@ def _gaps(case: CheckContext) -> Iterator[str]:
     for line in (*case.facts[Distributions].unreadable, *files.malformed):
         if not any(f"{path}: " in line or f"{path}/" in line for path in closed):
             yield line
+    yield from case.facts[SystemPackages].unreadable
     unread = [fault for fault in files.faults if fault.kind == "unreadable"]
     yield from (f"{fault.owner}: {fault.path}: no access" for fault in unread if fault.barrier is None)
     try:

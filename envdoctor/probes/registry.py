@@ -21,6 +21,7 @@ from envdoctor.probes.venv import (
     search_path,
     shadowing,
     startup_hooks,
+    system_packages,
     training_sources,
 )
 
@@ -38,6 +39,7 @@ PROBES: dict[type, Probe] = {
     torch_build.TorchBuild: torch_build.probe,
     gpu_code.GpuCode: gpu_code.probe,
     installed_files.InstalledFiles: installed_files.probe,
+    system_packages.SystemPackages: system_packages.probe,
     extension_modules.ExtensionModules: extension_modules.probe,
     libraries.Libraries: libraries.probe,
     symbols.Symbols: symbols.probe,

@@ -291,6 +291,21 @@ def test_passes_ed408_the_pairs_of_one_release(torch: str, name: str, version: s
             "torchaudio 2.8.0 was built for torch 2.8; torch 2.9.1 is imported",
             f"{PREFIX} --no-deps 'torchaudio==2.9.*'",
         ),
+        # There is no torchaudio 2.12 or 2.13: the last series works with every later torch.
+        (
+            "2.13.0",
+            "torchaudio",
+            "2.10.0",
+            "torchaudio 2.10.0 was built for torch 2.10; torch 2.13.0 is imported",
+            f"{PREFIX} --no-deps 'torchaudio==2.11.*'",
+        ),
+        (
+            "2.13.0+cpu",
+            "torchaudio",
+            "2.11.1+cu132",
+            "torchaudio 2.11.1+cu132 was built for another CUDA major than torch 2.13.0+cpu",
+            f"{PREFIX} --no-deps --torch-backend cpu --reinstall-package torchaudio 'torchaudio==2.11.*'",
+        ),
         (
             "2.11.0+cu128",
             "torchvision",

@@ -33,6 +33,7 @@ from envdoctor.probes.venv.package_imports import PackageImports
 from envdoctor.probes.venv.search_path import PathEntry, SearchPath
 from envdoctor.probes.venv.shadowing import Shadowing
 from envdoctor.probes.venv.startup_hooks import StartupHooks
+from envdoctor.probes.venv.system_packages import SystemPackages
 from envdoctor.probes.venv.training_sources import Sources
 from envdoctor.standards.lock import Lock, parse
 
@@ -284,6 +285,7 @@ HEALTHY: tuple[object, ...] = (
     Sources(root="", files=()),
     Launchers(on_path=False, commands=(), scripts=0, stray=()),
     Conda(packages=(), base="", active=""),
+    SystemPackages(on_path=False, files=0, damaged=()),
     Editables(items=()),
     GeneratedCode(groups=(), same_major=False),
     PackageImports(modules=(), names=()),
