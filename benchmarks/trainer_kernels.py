@@ -4,6 +4,7 @@ python3 benchmarks/trainer_kernels.py --sections rate,profile,flex,fp8 --out tra
 python3 benchmarks/trainer_kernels.py --chat --pack --sections rate,documents --out trainer_documents.json
 python3 benchmarks/trainer_kernels.py --sections rate,loss,collect --out trainer_parts.json
 python3 benchmarks/trainer_kernels.py --sections rate,layouts,update --out trainer_layouts.json
+python3 benchmarks/trainer_kernels.py --sections rate,sustained --out trainer_sustained.json
 """
 
 # ruff: noqa: E402, PLC0415 - the repository root comes onto sys.path first
@@ -92,11 +93,22 @@ def first_of_peak(
     return total, gradient.to(logits.dtype), best.long()
 
 
-LOSSES = {"as it is": chunk_loss, "online": online_loss, "first of the peak": first_of_peak}
+LOSSES = {"compiled": chunk_loss, "online": online_loss, "first of the peak": first_of_peak}
 
 
 class Kernels(Bench):
     """The sections."""
+
+    def run_sustained(self) -> dict[str, Any]:
+        """Time the product of the rate without a pause: what the card holds at its power limit."""
+        size, count = (512, 10) if self.arguments.tiny else (8192, 200)
+        left, right = (torch.randn(size, size, device=self.device, dtype=self.dtype) for _ in range(2))
+
+        def products() -> None:
+            for _ in range(count):
+                left @ right
+
+        return {"tflops": round(2 * count * size**3 / self.timed(products) / 1e12, 1), "products": count}
 
     def run_profile(self) -> dict[str, Any]:
         """Sum the kernels of a target step, a drafter step and an optimizer step by name."""
@@ -247,9 +259,16 @@ class Kernels(Bench):
         )
         found: dict[str, Any] = {}
         told = None
-        for name, kernel in LOSSES.items():
+        kernels: dict[str, Any] = {
+            name: torch.compile(kernel, fullgraph=True, dynamic=False, backend=self.arguments.backend)
+            for name, kernel in LOSSES.items()
+        }
+        if self.device.type == "cuda":
+            from trainer.step.loss_kernel import chunk_loss_in_place
+
+            kernels["one kernel, in place"] = chunk_loss_in_place
+        for name, quick in kernels.items():
             for rows in (2048, 4096, 8192):
-                quick = torch.compile(kernel, fullgraph=True, dynamic=False, backend=self.arguments.backend)
 
                 def work(one: Any = quick, size: int = rows) -> Any:
                     return block_loss(states, head, wanted, chunk=size, kernel=one)

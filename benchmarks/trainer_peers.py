@@ -9,7 +9,8 @@ replaced by plain ones, and layers, masks, losses and the forward are its own.
 
 Arms: ours; ours with the target in fp8; ours with target and drafter in fp8; SpecForge as shipped (transformers' eager
 target); SpecForge tuned (a compiled layer, fused AdamW, this trainer's compiled target); speculators (its forward
-compiled whole). The chat-like case has 4 rows of 150 to 1,024 tokens, 55 % the assistant's; ours packs them.
+compiled whole). The chat-like case has rows of 150 to 1,024 tokens, 55 % the assistant's: SpecForge takes 4 of them a
+step, padded, ours and speculators, which take documents, 2 packed rows of 4,096 tokens.
 """
 
 # ruff: noqa: PLC0415 - the repository root comes onto sys.path first
@@ -31,7 +32,7 @@ sys.path.insert(0, str(ROOT / "benchmarks"))
 
 ARMS = (
     "ours", "ours-fp8", "ours-all-fp8", "specforge", "specforge-tuned", "speculators", "ours-chat", "ours-chat-fp8",
-    "ours-chat-all-fp8", "specforge-chat",
+    "ours-chat-all-fp8", "specforge-chat", "specforge-tuned-chat", "speculators-chat",
 )  # fmt: skip
 WARM, REPEATS = 3, 8
 
@@ -56,15 +57,16 @@ class Arm:
 
         self.name, self.peers = name, peers
         self.chat = "chat" in name
+        packs = self.chat and not name.startswith("specforge")
         asked = argparse.Namespace(
             device="cpu" if tiny else "cuda", tiny=tiny, backend="eager" if tiny else "inductor", rows=2, steps=30,
-            sections="", out=None, chat=self.chat, pack=self.chat and name.startswith("ours"), sliding=False,
+            sections="", out=None, chat=self.chat, pack=packs, sliding=False,
             fp8=name.endswith("fp8"), drafter_fp8=name.endswith("all-fp8"), disk=None,
         )  # fmt: skip
         self.bench = Bench(asked)
         self.rate = self.bench.run_rate()["tflops"][0] * 1e12
         self.bench.rate = self.rate
-        if self.chat and not name.startswith("ours"):
+        if self.chat and not packs:
             asked.rows = 1
         self.config = self.bench.config(steps=30, backend=asked.backend)
         self.parts = self.bench.parts(self.config)
@@ -160,6 +162,8 @@ class Arm:
 
     def speculators(self) -> dict[str, Any]:
         """Train with speculators' layers, mask, forward and fused cross entropy; one packed row of all tokens."""
+        from trainer.data.packing import causal_within
+
         torch = self.torch
         core = self._speculators_core()
         losses = importlib.import_module("speculators.losses.utils")
@@ -178,13 +182,19 @@ class Arm:
         adam = torch.optim.AdamW([each for each in model.parameters() if each.requires_grad], lr=3e-4, fused=True)
         rows, length = self.batch.ids.shape
         flat = self.batch.ids.view(1, -1)
-        documents = torch.arange(rows, device=flat.device).repeat_interleave(length)[None]
-        places = torch.arange(length, device=flat.device).repeat(rows)[None]
+        line = torch.arange(rows, device=flat.device)[:, None]
+        within = torch.arange(length, device=flat.device).expand(rows, -1)
+        packed = self.batch.packed
+        documents = (line if packed is None else line * length + packed.documents).expand(rows, length).reshape(1, -1)
+        places = (within if packed is None else packed.places).reshape(1, -1)
+        asked = {} if packed is None else {
+            "attention_mask": {"full_attention": causal_within(packed.documents)}, "position_ids": packed.places,
+        }  # fmt: skip
         loss_config = losses.resolve_loss_config("ce", "fused")
 
         def one() -> Any:
             with torch.no_grad():
-                told = target.model(input_ids=self.batch.ids, use_cache=False, output_hidden_states=True)
+                told = target.model(input_ids=self.batch.ids, use_cache=False, output_hidden_states=True, **asked)
             wide = torch.cat([told.hidden_states[layer + 1] for layer in self.parts.layer_ids], dim=-1)
             with torch.autocast(flat.device.type, dtype=torch.bfloat16):
                 _, loss, _ = model(

@@ -47,7 +47,8 @@ TASKS = (
 )  # fmt: skip
 ARMS: dict[str, list[str]] = {
     "ce": [], "specforge": [], "ce, another seed": ["run.seed=2"], "dpace": ["loss.positions=dpace"],
-    "kl": ["loss.kind=kl"], "ce, fp8 target": ["target.fp8=true"],
+    "kl": ["loss.kind=kl"], "ce, fp8 target": ["target.fp8=true"], "ce, fp8 drafter": ["drafter.fp8=true"],
+    "ce, fp8 drafter, another seed": ["drafter.fp8=true", "run.seed=2"],
 }  # fmt: skip
 RESAMPLES = 2000
 

@@ -40,6 +40,7 @@ def worker(arguments: argparse.Namespace) -> None:
     from trainer.runtime import data_parallel, processes, threads
     from trainer.runtime.session import Session
     from trainer.target.model import SharedWeights, Target
+    from trainer.target.tensor_parallel import TensorGroup
 
     rank = int(os.environ.get("RANK", "0"))
     cuda, together = arguments.device == "cuda", arguments.runtime == "threads"
@@ -49,7 +50,8 @@ def worker(arguments: argparse.Namespace) -> None:
 
     @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
     class Parts(RandomParts):
-        def load_target(self, device: torch.device) -> Target:
+        def load_target(self, device: torch.device, group: TensorGroup | None = None) -> Target:
+            del group
             here = next(self.model.parameters()).device == device
             return Target(self.model if here else copy.deepcopy(self.model).to(device), self.layer_ids)
 

@@ -14,6 +14,7 @@ from typing import TypeAlias
 import torch
 from torch import nn
 from torch.autograd.function import FunctionCtx
+from torch.nn.functional import linear
 
 from trainer.errors import ConfigError
 
@@ -97,8 +98,18 @@ class Float8TrainedLinear(nn.Module):
 
     def forward(self, hidden: torch.Tensor) -> torch.Tensor:
         """Return [.., O] of [.., I], in the dtype of `hidden`."""
-        made: torch.Tensor = _TrainedProduct.apply(hidden.flatten(0, -2), self.weight)
-        return made.unflatten(0, hidden.shape[:-1])
+        return _trained_product(hidden, self.weight)
+
+
+def _trained_product(hidden: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+    made: torch.Tensor = _TrainedProduct.apply(hidden.flatten(0, -2), weight)
+    return made.unflatten(0, hidden.shape[:-1])
+
+
+def multiply_together(hidden: torch.Tensor, *layers: nn.Linear | Float8TrainedLinear) -> torch.Tensor:
+    """Return the outputs of linear layers of one kind, without biases, side by side, by one product."""
+    weight = torch.cat([layer.weight for layer in layers])
+    return (_trained_product if isinstance(layers[0], Float8TrainedLinear) else linear)(hidden, weight)
 
 
 def replace_linears(module: nn.Module, make: Callable[[nn.Linear], nn.Module] = Float8Linear) -> None:

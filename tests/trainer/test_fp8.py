@@ -11,7 +11,7 @@ from trainer import fp8
 from trainer.__main__ import main
 from trainer.assemble import Parts, assemble
 from trainer.errors import ConfigError
-from trainer.fp8 import Float8Linear, Float8TrainedLinear, narrow_head, quantise, replace_linears
+from trainer.fp8 import Float8Linear, Float8TrainedLinear, multiply_together, narrow_head, quantise, replace_linears
 from trainer.runtime.steps import DrafterStep, OpenDoor
 from trainer.settings.config import build
 from trainer.settings.presets import preset
@@ -211,3 +211,20 @@ def test_a_drafter_that_compiles_nothing_or_has_no_large_layer_is_refused(
     assert (caught.value.message, caught.value.hint) == (
         "drafter.fp8: only compiled steps multiply in fp8", "use --compile on",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", [nn.Linear, Float8TrainedLinear])
+def test_layers_multiplied_together_are_the_layers_side_by_side(kind: type) -> None:
+    torch.manual_seed(0)
+    plain = [nn.Linear(32, size, bias=False) for size in (16, 48)]
+    layers = plain if kind is nn.Linear else [Float8TrainedLinear(each) for each in plain]
+    hidden, upstream = torch.randn(2, 5, 32), torch.randn(2, 5, 64)
+    wanted = torch.cat([layer(hidden) for layer in layers], dim=-1)
+    (wanted * upstream).sum().backward()
+    apart = [layer.weight.grad for layer in plain]
+    for layer in plain:
+        layer.weight.grad = None
+    found = multiply_together(hidden, *layers)
+    (found * upstream).sum().backward()
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close([layer.weight.grad for layer in plain], apart)

@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from trainer.compile.private_code import private
 from trainer.drafter.attention import AttentionMask, attend
 from trainer.errors import TargetModelError
-from trainer.fp8 import Float8TrainedLinear, copy_shell, replace_linears
+from trainer.fp8 import Float8TrainedLinear, copy_shell, multiply_together, replace_linears
 
 Rotary = tuple[torch.Tensor, torch.Tensor]
 
@@ -102,8 +102,10 @@ class Attention(nn.Module):
         queries = block.shape[1]
         both = torch.cat([context, block], dim=1)
         query = self.q_norm(self._heads(self.q_proj(block))).transpose(1, 2)
-        key = self.k_norm(self._heads(self.k_proj(both))).transpose(1, 2)
-        value = self._heads(self.v_proj(both)).transpose(1, 2)
+        # One product of twice the width is faster than two narrow ones, forward and backward.
+        keys, values = multiply_together(both, self.k_proj, self.v_proj).chunk(2, dim=-1)
+        key = self.k_norm(self._heads(keys)).transpose(1, 2)
+        value = self._heads(values).transpose(1, 2)
         cos, sin = angles
         query = rotate(query, (cos[:, -queries:], sin[:, -queries:]))
         output = attend(query, rotate(key, angles), value, mask, small_tiles=small_tiles)

@@ -20,7 +20,7 @@ from trainer.drafter.model import Drafter, Masks
 from trainer.fp8 import Split, narrow_head, require_fp8
 from trainer.settings.bounds import require
 from trainer.settings.sections import DrafterConfig, LossConfig, RunConfig
-from trainer.step.loss import LossParts, Targets, block_loss, targets
+from trainer.step.loss import ChunkKernel, LossParts, Targets, block_loss, chunk_loss, targets
 from trainer.step.objectives import Objective
 from trainer.step.optim import FlatParameters
 from trainer.target.model import SharedWeights, Target
@@ -113,8 +113,16 @@ class DrafterStep:
         self._narrow = narrow_head(self._head) if drafter.fp8 else None
         if self.compiled:
             model.compile_layers(run.backend, fp8=drafter.fp8)
-            (kernel,) = private([self.kernel])
-            self.kernel = torch.compile(kernel, fullgraph=True, dynamic=False, backend=run.backend)
+            self.kernel = self._quick_kernel(run.backend)
+
+    def _quick_kernel(self, backend: str) -> ChunkKernel:
+        if self.flex and self.kernel is chunk_loss:
+            from trainer.step.loss_kernel import chunk_loss_in_place  # noqa: PLC0415 - triton comes with torch for GPUs alone
+
+            return chunk_loss_in_place
+        (kernel,) = private([self.kernel])
+        compiled: ChunkKernel = torch.compile(kernel, fullgraph=True, dynamic=False, backend=backend)
+        return compiled
 
     def run(self, batch: Batch, features: torch.Tensor) -> LossParts:
         """Return the detached parts of one micro-batch; the gradients are in `parameters`."""

@@ -254,7 +254,7 @@ class RunConfig:
     """Steps between evaluations while it trains, at temperature 0 and 1; the best drafter is kept. 0 for none."""
     profile: tuple[int, ...] = ()
     """First and last step to record with torch's profiler; empty for none."""
-    loss_rows: int = 2048
+    loss_rows: int = 4096
     """Rows of logits that exist at a time."""
     dense_limit_gb: float = 4.0
     """Largest score table of one layer on the dense path."""

@@ -164,7 +164,7 @@ def block_loss(
     head: torch.Tensor,
     wanted: Targets,
     *,
-    chunk: int = 2048,
+    chunk: int = 4096,
     kernel: ChunkKernel = chunk_loss,
     teacher: torch.Tensor | None = None,
     narrow: Narrow | None = None,
