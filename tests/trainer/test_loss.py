@@ -1,6 +1,9 @@
 """The loss against a plain sum in float64, its gradients against autograd's, chunks against no chunks."""
 
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -175,3 +178,33 @@ def test_a_token_outside_the_vocabulary_is_no_label() -> None:
 def test_the_vocabulary_is_of_the_most_frequent_tokens_and_those_that_end_a_text() -> None:
     assert choose_vocabulary([5, 0, 9, 9, 0, 1], 3, always=(4,)).tolist() == [2, 3, 4]
     assert choose_vocabulary([1, 1, 1, 1], 2, always=()).tolist() == [0, 1]
+
+
+def test_the_kernel_on_gpus_does_the_same_where_triton_is_there() -> None:
+    pytest.importorskip("triton")
+    told = subprocess.run(
+        [sys.executable, "-c", _KERNEL], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True,
+        check=False,
+    )  # fmt: skip
+    assert told.returncode == 0, told.stderr
+
+
+_KERNEL = """
+import torch
+from trainer.step.loss import chunk_loss
+from trainer.step.loss_kernel import BLOCK, chunk_loss_in_place
+
+generator = torch.Generator().manual_seed(0)
+for size in (BLOCK, BLOCK + 1000, 50):
+    logits = torch.randn(4, size, generator=generator) * 3
+    logits[3, [7, 40]] = 50.0
+    labels, weights = torch.tensor([size - 1, 0, 9, 40]), torch.tensor([1.0, 0.25, 0.0, 0.5])
+    loss, gradient, best = chunk_loss(logits, labels, weights)
+    found = chunk_loss_in_place(logits, labels, weights)
+    torch.testing.assert_close(found[0], loss)
+    torch.testing.assert_close(found[1], gradient)
+    assert found[1].data_ptr() == logits.data_ptr()
+    assert found[2].tolist() == best.tolist()
+    logits[1, 5] = float("nan")
+    assert chunk_loss_in_place(logits, labels, weights)[0].isnan()
+"""
