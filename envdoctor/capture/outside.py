@@ -7,6 +7,7 @@ from envdoctor.errors import CaptureError
 from envdoctor.facts.context import Reading
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
+from envdoctor.probes.venv.own_packages import asked_again, is_from_elsewhere
 from envdoctor.probes.venv.records import index
 from envdoctor.probes.venv.shadowing import Shadowing
 from envdoctor.standards.names import normalized
@@ -82,7 +83,11 @@ def refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], 
             f"\n  {name} {outside[name].version}, which {by} requires, is in {outside[name].site}"
             for name, by in sorted(lacking.items())
         )
-        pins = " ".join(shlex.quote(f"{name}=={outside[name].version}") for name in sorted(lacking))
+        missing = [outside[name] for name in sorted(lacking)]
+        pins = " ".join(
+            asked_again(item) if is_from_elsewhere(item) else shlex.quote(f"{item.name}=={item.version}")
+            for item in missing
+        )
         host, python = reading.host, shlex.quote(str(reading.target.interpreter))
         known = printed.sources(host.environ, host.home, host.cwd, reading.target.prefix)
         command = printed.sourced(f"uv pip install --python {python} --no-deps {pins}", known)

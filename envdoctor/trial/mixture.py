@@ -37,14 +37,19 @@ class Mixture:
         return self.contested.mixed(path, {name: self.bad if name in moved else self.good for name in claiming})
 
     def files(self, chosen: Collection[int]) -> Iterable[tuple[str, Side]]:
-        """Yield every path and the end that it comes from; what both have alike, from the bad one."""
+        """Yield every path and the end that it comes from; what both have alike, from the bad one.
+
+        Where one end has a link and the other a folder, nothing is put behind the link: it may lead out of the copy.
+        """
+        taken = ((path, self.source(path, chosen)) for path in self.changes.paths)
+        links = tuple(f"{path}/" for path, side in taken if side is not None and side.tree.entries[path].is_link)
         home = self._home(chosen)
         for path in self.good.tree.entries.keys() | self.bad.tree.entries.keys():
             if path in self.changes.paths:
                 side = self.source(path, chosen)
             else:
                 side = home if self.good.tree.of_the_venv(path) else self.bad
-            if side is not None and path in side.tree.entries:
+            if side is not None and path in side.tree.entries and not path.startswith(links):
                 yield path, side
 
     def _home(self, chosen: Collection[int]) -> Side:

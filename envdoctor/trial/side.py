@@ -29,6 +29,8 @@ class Installed:
     requires: tuple[str, ...]
     origin: str
     """"from file:///…" for what did not come from an index; else empty."""
+    linked: bool = False
+    """Whether files of it are behind a link out of the venv, which uv would follow."""
 
 
 @frozen
@@ -59,7 +61,9 @@ def read_side(venv: Path, label: str, host: Host, home: Path | None = None) -> S
     if not python.is_venv:
         raise UsageError(f"{label} is not a venv, and only a venv can be copied", "name a venv's folder")
     contents = {item.name: item.sha256 for item in reading.fact(Contents).items}
-    found = [item for item in reading.fact(Distributions).items if item.origin == "site-packages"]
+    items = reading.fact(Distributions).items
+    found = [item for item in items if item.origin == "site-packages"]
+    linked = {items[at].name for at, _ in index(reading).links}
     installed = {
         item.name: Installed(
             name=item.name,
@@ -67,6 +71,7 @@ def read_side(venv: Path, label: str, host: Host, home: Path | None = None) -> S
             content=contents.get(item.name, ""),
             requires=item.requires,
             origin=origin(item),
+            linked=item.name in linked,
         )
         for item in found
         if not item.shadowed

@@ -148,6 +148,8 @@ def _by_hand(found: Bisected, mixture: Mixture) -> tuple[str, ...]:
     again = {name for name in names if name in good} | _victims(gone, mixture)
     if any(good[name].origin for name in again if name in good) or not again <= good.keys():
         return variables
+    if any(bad[name].linked for name in {*gone, *again} if name in bad):
+        return variables
     lines = []
     if gone:
         lines.append(f"uv pip uninstall --python {shlex.quote(python)} {' '.join(gone)}")

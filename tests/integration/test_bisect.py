@@ -219,6 +219,31 @@ def test_a_file_that_nobody_owns_and_one_that_was_edited(tmp_path: Path) -> None
     assert [change["key"] for change in found["causes"][0]] == ["files part01"]
 
 
+def test_uv_is_not_named_for_what_is_behind_a_link_out_of_the_venv(tmp_path: Path) -> None:
+    files = {"linked/__init__.py": "x = 1\n"}
+    old, new = (make_wheel(tmp_path / "wheels", "linked", at, files=files) for at in ("1.0", "2.0"))
+    ends = _many(tmp_path, 1)
+    install(ends.good, old)
+    install(ends.bad, new, _parts(tmp_path, range(1), "1.0")[0])
+    for venv in (ends.good, ends.bad):
+        # As from an index.
+        told = venv.dist_info("linked") / "direct_url.json"
+        told.unlink()
+        record = told.with_name("RECORD")
+        rows = record.read_text().splitlines(keepends=True)
+        rewrite(record, "".join(row for row in rows if told.name not in row))
+    package = ends.bad.site_packages / "linked"
+    package.rename(tmp_path / "disk")
+    package.symlink_to(tmp_path / "disk")
+    (tmp_path / "disk/__init__.py").rename(tmp_path / "disk/other.py")
+    before = tree_state(tmp_path / "disk")
+    job = _script(tmp_path, "version('linked') == '2.0'", "from importlib.metadata import version\n")
+    found = ends.answer("good", "bad", "--", "python", job)
+    assert names(found) == [["linked"]]
+    assert (found["commands"], found["by_hand"]) == (["envdoctor bisect --undo --venv [TMP]/bad"], [])
+    assert tree_state(tmp_path / "disk") == before
+
+
 def test_profiles_are_built_and_their_variables_are_changes(tmp_path: Path) -> None:
     ends = _many(tmp_path, 4)
     make_profile(tmp_path, "old", _parts(tmp_path, range(4), "1.0"), environment={"MODE": "slow", "SAME": "1"})

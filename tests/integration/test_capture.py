@@ -472,7 +472,12 @@ def test_a_requirement_that_only_the_base_meets_is_refused_and_its_command_heals
     venv = Venv(prefix=stack.venv)
     install(venv, needy, cache=stack.cache)
     (venv.site_packages / "base.pth").write_text(f"{base.site_packages}\n")
-    command = "uv pip install --python FOLDER/venv/bin/python --no-deps needed==2.0"
+    told = base.dist_info("needed") / "direct_url.json"
+    local, folder = told.read_text(), {"url": "file:///srv/needed", "dir_info": {}}
+    rewrite(told, json.dumps(folder))
+    assert _refusal(stack).endswith(" --no-deps 'needed @ file:///srv/needed'`\n")
+    rewrite(told, local)
+    command = f"uv pip install --python FOLDER/venv/bin/python --default-index {index.url} --no-deps needed==2.0"
     assert _refusal(stack) == (
         "error: a venv restored from this lock could not import all of it, since a part is outside:\n"
         f"  needed 2.0, which needy requires, is in FOLDER/base/lib/{base.site_packages.parent.name}/site-packages\n"
