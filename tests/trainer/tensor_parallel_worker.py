@@ -1,6 +1,6 @@
-"""One of the processes of test_tensor_parallel.py: all of its cases, so that torch is imported once a process.
+"""One of the processes of test_tensor_parallel.py: all of its cases, in one process of each rank.
 
-Usage: RANK=.. WORLD_SIZE=.. tensor_parallel_worker.py PORTS (features FOLDER.. | runs FOLDER)
+Usage: tensor_parallel_worker.py RANKS FOLDER PORTS (features FOLDER.. | runs FOLDER); FOLDER: see forking.ranks
 """
 
 import json
@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from tests.factories import forking
 from trainer.__main__ import main
 from trainer.data.packing import Packed, layout, packed
 from trainer.runtime.data_parallel import holders
@@ -108,12 +109,14 @@ def runs(ports: list[str], place: Path) -> None:
         shutil.copytree(place / "split" / "checkpoints" / "step-000004", place / "held" / "step-000004")
         (place / "resumed").mkdir()
         (place / "held").rename(place / "resumed" / "checkpoints")
-    run("cached", *split, "--set", "cache.size_gb=1", "--set", f"cache.path={place / 'features'}")
-    run("resumed", *split, "--resume")
+    unjudged = ["--set", "run.evaluate_tokens=1"]
+    run("cached", *split, *unjudged, "--set", "cache.size_gb=1", "--set", f"cache.path={place / 'features'}")
+    run("resumed", *split, *unjudged, "--resume")
 
 
 if __name__ == "__main__":
-    told, what, *words = sys.argv[1:]
+    count, held, told, what, *words = sys.argv[1:]
+    forking.ranks(int(count), Path(held))
     if what == "features":
         features(told.split(","), [Path(word) for word in words])
     else:

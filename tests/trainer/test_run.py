@@ -44,6 +44,8 @@ SHORT = [
     "run.save_every=8",
 ]
 CPU = torch.device("cpu")
+FORKING = "tests.factories.forking"
+"""The trainer with a launcher that forks its workers."""
 
 
 def lines(output: Path, event: str) -> list[dict[str, object]]:
@@ -151,9 +153,9 @@ def test_exported_drafter_speeds_up_transformers_own_greedy_text(learnt: Path, t
     assert sum(accepted) / len(accepted) + 1 > 2.0
 
 
-def start(output: Path, cache: Path, *more: str) -> subprocess.Popen[str]:
+def start(output: Path, cache: Path, *more: str, module: str = "trainer") -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "trainer", *SHORT, "--output", str(output), "--set", "run.log_every=1", *more],
+        [sys.executable, "-m", module, *SHORT, "--output", str(output), "--set", "run.log_every=1", *more],
         cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
         env={**os.environ, "XDG_CACHE_HOME": str(cache)},
     )  # fmt: skip
@@ -295,7 +297,7 @@ def test_compiled_threads_train_like_one_eager_worker(cache: Path, straight: Pat
 
 def test_sigterm_to_the_launcher_saves_and_ends_every_process(cache: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    process = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "2")
+    process = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "2", module=FORKING)
     wait_for_step(output, 3, process)
     workers = children(process.pid)
     process.send_signal(signal.SIGTERM)
@@ -324,7 +326,7 @@ def alive(pid: int) -> bool:
 
 def test_a_killed_worker_ends_the_run_with_an_error(cache: Path, tmp_path: Path) -> None:
     output = tmp_path / "run"
-    process = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "1")
+    process = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "1", module=FORKING)
     wait_for_step(output, 3, process)
     workers = children(process.pid)
     os.kill(workers[1], signal.SIGKILL)
@@ -529,7 +531,8 @@ def test_a_second_run_in_the_same_folder_is_refused_while_the_first_one_lives(
                 f" the server, remove {output}/.lock",
             ]
         # Of a run of several processes rank 0 alone looks; the other one writes nothing either.
-        ranks = start(output, cache, "--runtime", "processes", "--targets", "1", "--drafters", "1")
+        flags = ["--runtime", "processes", "--targets", "1", "--drafters", "1"]
+        ranks = start(output, cache, *flags, module=FORKING)
         _, said = ranks.communicate(timeout=180)
         assert ranks.returncode == 2
         assert [line for line in said.splitlines() if line.startswith("error: ")] == [

@@ -264,23 +264,20 @@ def test_threads_inside_torch_do_not_abort_a_run_that_is_interrupted(cache: Path
     assert (process.returncode, process.stderr.splitlines()[-1:]) == (143, [BEFORE])
 
 
-def ranks(cache: Path, world: int, patch: str, command: list[str]) -> list[tuple[int, str]]:
+def ranks(cache: Path, place: Path, world: int, patch: str, command: list[str]) -> list[tuple[int, str]]:
     """Run the workers of a run as a launcher starts them, each after `patch`; return their codes and words."""
     code = (
-        f"import errno, os, signal, sys\nRANK = int(os.environ['RANK'])\n{patch}\n"
+        f"import errno, os, signal, sys\nfrom pathlib import Path\nfrom tests.factories import forking\n"
+        f"RANK = forking.ranks({world}, Path({str(place)!r}))\n{patch}\n"
         "from trainer.__main__ import main\nsys.exit(main(sys.argv[1:]))\n"
     )
-    shared = {"WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1"}
     with make_port() as port:
-        started = [
-            subprocess.Popen(
-                [sys.executable, "-c", code, *command], cwd=ROOT, text=True, stderr=subprocess.PIPE,
-                env=environment(cache, **shared, MASTER_PORT=str(port), RANK=str(rank), LOCAL_RANK=str(rank)),
-            )
-            for rank in range(world)
-        ]  # fmt: skip
-        words = [process.communicate(timeout=300)[1] for process in started]
-    return [(process.returncode, told) for process, told in zip(started, words, strict=True)]
+        subprocess.run(
+            [sys.executable, "-c", code, *command], cwd=ROOT, check=True, timeout=300,
+            env=environment(cache, MASTER_PORT=str(port)),
+        )  # fmt: skip
+    codes = json.loads((place / "codes.json").read_text())
+    return [(each, (place / f"stderr-{rank}").read_text()) for rank, each in enumerate(codes)]
 
 
 def test_a_signal_in_the_first_step_of_several_drafters_is_saved_by_all(cache: Path, tmp_path: Path) -> None:
@@ -299,7 +296,7 @@ def test_a_signal_in_the_first_step_of_several_drafters_is_saved_by_all(cache: P
     output = tmp_path / "run"
     flags = [*UNJUDGED, "--runtime", "data-parallel", "--drafters", "2"]
     command = [*RUN, *flags, "--output", str(output)]
-    found = ranks(cache, 2, patch, command)
+    found = ranks(cache, tmp_path, 2, patch, command)
     # The lead says how it ended; the others have nothing to save and nothing to say.
     assert [code for code, _ in found] == [143, 0], found
     assert [place.name for place in output.glob("checkpoints/step-*")] in (["step-000001"], ["step-000002"])
@@ -325,7 +322,7 @@ def test_all_workers_end_alike_when_one_cannot_keep_its_features(
         "--set", f"cache.path={kept}", "--set", "cache.size_gb=1",
     ]  # fmt: skip
     world = 2 if runtime == "data-parallel" else 4
-    found = ranks(cache, world, patch, command)
+    found = ranks(cache, tmp_path, world, patch, command)
     assert [code for code, _ in found] == [2] * world, found
     (place,) = kept.iterdir()
     errors = [line for _, told in found for line in told.splitlines() if line.startswith(("error: ", "hint: "))]
@@ -537,7 +534,7 @@ def met(cache: Path, target_folder: Path, damaged: Path, tmp_path_factory: pytes
             where = ["--output", str(place / f"run-{number}"), *(files if target != "{target}" else [])]
             argv = [*RUN, "--quiet", "--runtime", runtime, *workers, *where, *MORE.get(name, [])]
             cases.append((stack.enter_context(make_port()), argv, put))
-        found = ranks(cache, 2, EACH.format(cases=cases), [])
+        found = ranks(cache, place, 2, EACH.format(cases=cases), [])
     assert [code for code, _ in found] == [0, 0], found
     said = [text.split("code: ") for _, text in found]
     return {

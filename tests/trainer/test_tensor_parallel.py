@@ -1,7 +1,6 @@
 """A target that several processes hold together: its features, whole runs with it, and what is refused."""
 
 import json
-import os
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -19,7 +18,6 @@ from trainer.errors import TrainerError
 from trainer.target.tensor_parallel import members, split_plan
 
 ROOT = Path(__file__).resolve().parents[2]
-WORKER = Path(__file__).with_name("tensor_parallel_worker.py")
 SIZES = {
     "vocab_size": 96, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 3, "num_attention_heads": 4,
     "num_key_value_heads": 2, "max_position_embeddings": 64,
@@ -48,25 +46,16 @@ def made(place: Path, kind: str, **sizes: object) -> Path:
     return place / kind
 
 
-def together(count: int, *words: object) -> None:
+def together(count: int, place: Path, *words: object) -> None:
     """Run the worker in so many processes, which share everything but their rank."""
-    base = {
-        **os.environ, "WORLD_SIZE": str(count), "LOCAL_WORLD_SIZE": str(count), "MASTER_ADDR": "127.0.0.1",
-        "PYTHONPATH": str(ROOT),
-    }  # fmt: skip
     with ExitStack() as stack:
         # A store for each run: the one before may not be gone yet.
         ports = [str(stack.enter_context(make_port())) for _ in range(4)]
-        command = [sys.executable, str(WORKER), ",".join(ports), *(str(word) for word in words)]
-        started = [
-            subprocess.Popen(
-                command, text=True, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                env={**base, "RANK": str(rank), "LOCAL_RANK": str(rank)},
-            )
-            for rank in range(count)
-        ]  # fmt: skip
-        said = [each.communicate(timeout=300)[0] for each in started]
-    assert [each.returncode for each in started] == [0] * count, said
+        told = [str(count), str(place), ",".join(ports), *(str(word) for word in words)]
+        command = [sys.executable, "-m", "tests.trainer.tensor_parallel_worker", *told]
+        subprocess.run(command, cwd=ROOT, check=True, timeout=300)
+    said = [(place / f"stderr-{rank}").read_text() for rank in range(count)]
+    assert json.loads((place / "codes.json").read_text()) == [0] * count, said
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +65,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
     folders = [made(place, kind) for kind in KINDS]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HOME", str(place / "hf"))
-        together(2, "features", *folders)
+        together(2, place, "features", *folders)
     return {
         folder.name: [json.loads((folder / f"found-{rank}.json").read_text()) for rank in range(2)]
         for folder in folders
@@ -125,7 +114,7 @@ def trained(cache: Path, target_folder: Path, tmp_path_factory: pytest.TempPathF
             "HF_HOME": str(place / "hf"),
         }.items():
             patch.setenv(name, value)
-        together(4, "runs", place)
+        together(4, place, "runs", place)
     return place
 
 
