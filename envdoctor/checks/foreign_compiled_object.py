@@ -21,6 +21,8 @@ from pathlib import PurePosixPath
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.model.finding import Finding, Remediation
+from envdoctor.model.fingerprint import MissingFactError
+from envdoctor.model.wording import counted
 from envdoctor.probes.caches.compiled_objects import CompiledObject, CompiledObjects
 from envdoctor.probes.loading.torch_build import TorchBuild
 
@@ -30,9 +32,9 @@ AREA = "Compile cache"
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
-    """Yield one finding for each object of another stack."""
-    build = case.facts[TorchBuild]
-    for item in case.facts[CompiledObjects].objects:
+    """Yield one finding for each object of another stack. Raises MissingFactError when not all were looked at."""
+    build, found = case.facts[TorchBuild], case.facts[CompiledObjects]
+    for item in found.objects:
         if item.cuda_major and build.cuda_major and item.cuda_major != build.cuda_major:
             libraries = ", ".join(name for name in item.needed if f".so.{item.cuda_major}" in name)
             yield _finding(
@@ -48,6 +50,14 @@ def run(case: CheckContext) -> Iterator[Finding]:
                 "was compiled for the torch of another environment",
                 f"its build.ninja includes {item.built_for}; this environment's is {build.folder}",
             )
+    looked_at = len(found.objects) + len(found.unreadable)
+    if not found.read_all:
+        raise MissingFactError(
+            CompiledObjects.__name__,
+            f"{counted(looked_at, 'compiled object', 'was', 'were')} looked at, and there are more",
+        )
+    if found.unreadable:
+        raise MissingFactError(CompiledObjects.__name__, found.unreadable[0])
 
 
 def _finding(item: CompiledObject, severity: str, what: str, evidence: str) -> Finding:

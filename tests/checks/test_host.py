@@ -18,6 +18,7 @@ from envdoctor.checks import (
     old_forward_compat,
     stub_libcuda,
 )
+from envdoctor.checks.registry import judge
 from envdoctor.model.profile import CompileWanted, GpuWanted
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.caches.compiled_objects import CompiledObject, CompiledObjects
@@ -181,6 +182,20 @@ def test_finds_ed503_another_environments_torch() -> None:
         "warning",
         "fused_adam.so in the torch_extensions cache was compiled for the torch of another environment",
     )
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"read_all": False}, "1 compiled object was looked at, and there are more"),
+        ({"unreadable": ("/c/fused.so: not ELF",)}, "/c/fused.so: not ELF"),
+    ],
+)
+def test_ed503_says_what_it_did_not_look_at(changes: dict[str, object], reason: str) -> None:
+    section = replace(_object(built_for="/old/torch", for_this_torch=False), **changes)  # type: ignore[arg-type]
+    verdict = judge(facts.case(section))
+    assert [finding.code for finding in verdict.findings if finding.code == "ED503"] == ["ED503"]
+    assert [item.reason for item in verdict.skipped if item.code == "ED503"] == [f"CompiledObjects: {reason}"]
 
 
 @pytest.mark.parametrize("changes", [{}, {"cuda_major": "", "needed": ("libc10.so",)}])

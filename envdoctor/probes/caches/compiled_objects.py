@@ -20,7 +20,7 @@ from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.interpreter import Interpreter
 
-_MAXIMUM_OBJECTS = 64
+_MAXIMUM_OBJECTS = 256
 _MAXIMUM_DEPTH = 6
 _BUILD_FILE = 64 * 1024
 _INCLUDE = pattern(r"-(?:isystem|I)\s*(\S+/torch)/include(?=\s)")
@@ -99,12 +99,17 @@ def _paths(reading: Reading, build: TorchBuild) -> Iterator[tuple[str, str]]:
 
 
 def _objects(folder: str, depth: int) -> Iterator[str]:
+    """Yield the objects in a folder of their own name, where they are made and looked for (NAME/NAME.so, NAME_v1.so).
+
+    What else lies there is somebody's own, and nobody is told to delete its folder.
+    """
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:
         return
     for entry in entries:
-        if entry.is_file(follow_symlinks=False) and entry.name.endswith(".so"):
+        own = depth > 0 and entry.name.endswith(".so") and entry.name.startswith(os.path.basename(folder))  # noqa: PTH119
+        if own and entry.is_file(follow_symlinks=False):
             yield entry.path
         elif entry.is_dir(follow_symlinks=False) and depth < _MAXIMUM_DEPTH:
             yield from _objects(entry.path, depth + 1)

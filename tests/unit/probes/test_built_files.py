@@ -193,12 +193,40 @@ def test_what_is_no_object_is_said_and_not_followed(tmp_path: Path) -> None:
     host = bare_host(tmp_path / "home")
     root = host.home / f".cache/torch_extensions/py{MINOR}_cu128"
     root.mkdir(parents=True)
-    (root / "broken.so").write_bytes(b"\x7fELF and nothing more")
+    (root / "broken").mkdir()
+    (root / "broken/broken_v1.so").write_bytes(b"\x7fELF and nothing more")
     (root / "loop").symlink_to(root)
-    subprocess.run(["mkfifo", root / "fifo.so"], check=True)
+    (root / "fifo").mkdir()
+    subprocess.run(["mkfifo", root / "fifo/fifo.so"], check=True)
     found = read(venv.prefix, host).fact(CompiledObjects)
     assert found.objects == ()
-    assert [line.partition(":")[0] for line in found.unreadable] == [str(root / "broken.so")]
+    assert [line.partition(":")[0] for line in found.unreadable] == [str(root / "broken/broken_v1.so")]
+
+
+def test_what_nobody_compiled_into_the_cache_is_left_alone(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", "12.8"))
+    folder = tmp_path / "ext"
+    made = _extension(folder / "fused_adam", "libcudart.so.13")
+    # The user's own: in the folder itself, and in a project's.
+    (folder / "src").mkdir()
+    for other in (folder / "fused_adam.so", folder / "src/fused_adam.so"):
+        other.write_bytes(made.read_bytes())
+    host = bare_host(tmp_path / "home", TORCH_EXTENSIONS_DIR=str(folder))
+    assert [item.path for item in read(venv.prefix, host).fact(CompiledObjects).objects] == [str(made)]
+
+
+def test_more_objects_than_are_looked_at_are_said(tmp_path: Path) -> None:
+    venv = make_venv(tmp_path / "venv", make_torch(tmp_path / "wheels", "2.10.0", "12.8"))
+    host = bare_host(tmp_path / "home")
+    root = host.home / f".cache/torch_extensions/py{MINOR}_cu128"
+    made = _extension(root / "a000", "libc10.so")
+    for number in range(1, 257):
+        (root / f"a{number:03}").mkdir()
+        (root / f"a{number:03}/a{number:03}.so").hardlink_to(made)
+    found = read(venv.prefix, host).fact(CompiledObjects)
+    assert (len(found.objects), found.read_all) == (256, False)
+    (root / "a256/a256.so").unlink()
+    assert read(venv.prefix, host).fact(CompiledObjects).read_all
 
 
 def test_the_windows_are_read_from_the_table(tmp_path: Path) -> None:
