@@ -18,6 +18,7 @@ from envdoctor.analysis.taken_away import (
     unparsable_records,
     with_sharers,
 )
+from envdoctor.loader.search import split_library_path, split_preload
 from envdoctor.model.finding import BY_HAND, Remediation
 from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.deep_files import DeepFiles
@@ -302,10 +303,18 @@ def leave_out_command(case: CheckContext, origin: str, folder: str) -> str:
 def without_library_folder(case: CheckContext, file: str) -> str:
     """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
     environment = case.facts.get(Environment)
-    elements = ((environment.value("LD_LIBRARY_PATH") if environment else None) or "").split(":")
+    elements = split_library_path((environment.value("LD_LIBRARY_PATH") if environment else None) or "")
     folder = file.rpartition("/")[0]
     kept = [element for element in elements if element and element.rstrip("/") != folder.rstrip("/")]
     return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
+
+
+def without_preload(case: CheckContext, files: Collection[str]) -> str:
+    """Return the shell command that takes these elements out of LD_PRELOAD and leaves the others."""
+    environment = case.facts.get(Environment)
+    elements = split_preload((environment.value("LD_PRELOAD") if environment else None) or "")
+    kept = [element for element in elements if element not in files]
+    return f"export LD_PRELOAD={shlex.quote(':'.join(kept))}" if kept else "unset LD_PRELOAD"
 
 
 def link_again(file: str, soname: str) -> Remediation:

@@ -20,6 +20,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
+from envdoctor.analysis.remedies import without_preload
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.libraries import Libraries
@@ -48,7 +49,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
         yield _current_folder(facts, empty[0])
     unfit = [preload for preload in facts.preloads if preload.problem]
     if unfit:
-        yield _preload(unfit)
+        yield _preload(case, unfit)
     yield from _cuda_home(case, facts)
 
 
@@ -155,7 +156,7 @@ def _without(facts: LibraryPath, unwanted: set[str]) -> Remediation:
     )
 
 
-def _preload(unfit: Sequence[Preload]) -> Finding:
+def _preload(case: CheckContext, unfit: Sequence[Preload]) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
@@ -166,7 +167,11 @@ def _preload(unfit: Sequence[Preload]) -> Finding:
         evidence=tuple(
             f"{preload.element}: ld.so says so on stderr for every process and goes on without it" for preload in unfit
         ),
-        remediation=Remediation(text="Unset it, or name the intended file", commands=("unset LD_PRELOAD",), safe=True),
+        remediation=Remediation(
+            text="Leave it out, or name the intended file",
+            commands=(without_preload(case, {preload.element for preload in unfit}),),
+            safe=True,
+        ),
     )
 
 

@@ -19,8 +19,15 @@ from pathlib import PurePosixPath
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
-from envdoctor.analysis.remedies import install_command, reinstall_command, restore_or, without_library_folder
+from envdoctor.analysis.remedies import (
+    install_command,
+    reinstall_command,
+    restore_or,
+    without_library_folder,
+    without_preload,
+)
 from envdoctor.catalog.cudalibs import expected_owner
+from envdoctor.loader.search import split_library_path, split_preload
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.model.wording import counted
@@ -95,10 +102,10 @@ def _variable(case: CheckContext, path: str) -> str:
     environment = case.facts.get(Environment)
     if not path.startswith("/") or environment is None:
         return ""
-    folders = (environment.value("LD_LIBRARY_PATH") or "").split(":")
+    folders = split_library_path(environment.value("LD_LIBRARY_PATH") or "")
     if any(folder and path.startswith(folder.rstrip("/") + "/") for folder in folders):
         return "LD_LIBRARY_PATH"
-    return "LD_PRELOAD" if path in (environment.value("LD_PRELOAD") or "").replace(":", " ").split() else ""
+    return "LD_PRELOAD" if path in split_preload(environment.value("LD_PRELOAD") or "") else ""
 
 
 def _owner(case: CheckContext, soname: str) -> str:
@@ -121,9 +128,11 @@ def remedy(case: CheckContext, item: Unresolved) -> Remediation:
     taken = _taken(item)
     if variable := _variable(case, taken):
         return Remediation(
-            text=f"Start without {variable}: the library it leads to does not fit; reinstalling changes nothing",
+            text=f"Take it out of {variable}: the library does not fit; reinstalling changes nothing",
             commands=(
-                without_library_folder(case, _taken(item)) if variable == "LD_LIBRARY_PATH" else f"unset {variable}",
+                without_library_folder(case, taken)
+                if variable == "LD_LIBRARY_PATH"
+                else without_preload(case, {taken}),
             ),
             safe=True,
         )

@@ -453,6 +453,10 @@ def test_finds_ed602_a_preload_that_is_gone() -> None:
     section = _library_path(preloads=(Preload(element="/opt/libjemalloc.so", problem="does not exist"),))
     (finding,) = library_path_leak.run(facts.case(section))
     assert finding.title == "LD_PRELOAD names /opt/libjemalloc.so, which does not exist"
+    assert finding.remediation.commands == ("unset LD_PRELOAD",)
+    value = "/lib/libm.so.6:/opt/libjemalloc.so libtcmalloc.so $LIB/x.so"
+    (finding,) = library_path_leak.run(facts.case(section, facts.variables(LD_PRELOAD=value)))
+    assert finding.remediation.commands == ("export LD_PRELOAD='/lib/libm.so.6:libtcmalloc.so:$LIB/x.so'",)
 
 
 def test_finds_ed602_a_toolkit_of_another_major() -> None:

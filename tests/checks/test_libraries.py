@@ -233,6 +233,10 @@ def test_finds_ed301_once_for_a_file_that_many_stumble_over_and_names_the_variab
         "and 2 objects more stumble over the same file",
     )
     assert finding.remediation.commands == ("export LD_LIBRARY_PATH=/x",)
+    (finding,) = unresolved_library.run(facts.case(libraries, facts.variables(LD_LIBRARY_PATH="/opt/old;/x")))
+    assert finding.remediation.commands == ("export LD_LIBRARY_PATH=/x",)
+    (finding,) = unresolved_library.run(facts.case(libraries, facts.variables(LD_PRELOAD=f"/lib/a.so {old}")))
+    assert finding.remediation.commands == ("export LD_PRELOAD=/lib/a.so",)
 
 
 def test_finds_ed301_the_owner_of_a_damaged_file_by_its_record() -> None:
