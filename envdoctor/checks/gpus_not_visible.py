@@ -20,6 +20,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.model.finding import Finding, Remediation, Severity
+from envdoctor.model.pattern import pattern
 from envdoctor.model.visible_devices import Visible, parse_visible
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -30,6 +31,7 @@ CODE = "ED606"
 NAME = "gpus-not-visible"
 AREA = "Driver / GPU"
 _VARIABLE = "CUDA_VISIBLE_DEVICES"
+_WRITTEN = pattern(r"(?:cuda:)?(\d+|(?:GPU|MIG)-[0-9A-Za-z/-]+)")
 # Values by which a user or a scheduler hides every GPU on purpose.
 _HIDDEN = frozenset({"", "-1", "none", "void", "NoDevFiles"})
 
@@ -98,22 +100,27 @@ def _finding(gpu: Gpu, value: str, severity: Severity, title: str, evidence: str
         title=title,
         subject=_VARIABLE,
         evidence=(evidence, f"NVML lists {counted(len(gpu.devices), 'GPU')}" if gpu.devices else gpu.reason),
-        remediation=_export(_meant(gpu, value)),
+        remediation=_export(_meant(gpu, value), "Write the ordinals or UUIDs of the GPUs that are meant, with commas"),
     )
 
 
 def _meant(gpu: Gpu, value: str) -> list[str]:
-    """Return the devices the value names, each once, those that exist; a MIG list keeps its first instance."""
-    mig = [uuid for device in gpu.devices if device.mig for uuid in device.mig_uuids]
+    """Return the devices the value names, each once, those that exist; a MIG list keeps its first instance.
+
+    None where an entry is no ordinal and no UUID ("0-3", "0 1"): what that means is for its writer to say.
+    """
     count = len(gpu.devices) or None
     named: list[str] = []
-    for entry in value.split(","):
-        digits = "".join(character for character in entry if character.isdigit())
-        text = entry.strip() if entry.strip().startswith(("GPU-", "MIG-")) else digits
-        named += [device for device in parse_visible(text, count, _uuids(gpu)).devices if device not in named]
-    if any(device.mig for device in gpu.devices) and mig:
-        return [next((device for device in named if device.startswith("MIG-")), mig[0])]
-    return named or _all(gpu)
+    for entry in filter(None, map(str.strip, value.split(","))):
+        if (match := _WRITTEN.fullmatch(entry)) is None:
+            return []
+        named += [one for one in parse_visible(match[1], count, _uuids(gpu)).devices if one not in named]
+    if instance := next((one for one in named if one.startswith("MIG-")), ""):
+        return [instance]
+    for device in gpu.devices:
+        if device.mig and device.mig_uuids and {str(device.index), device.uuid} & set(named):
+            return [device.mig_uuids[0]]
+    return named if len({one[:4] == "GPU-" for one in named}) == 1 else []
 
 
 def _too_few(case: CheckContext, visible: int, needed: int, evidence: str, devices: list[str]) -> Finding:
@@ -125,13 +132,16 @@ def _too_few(case: CheckContext, visible: int, needed: int, evidence: str, devic
         title=f"{counted(visible, 'GPU', 'is', 'are')} visible; the profile needs {needed}",
         subject=_VARIABLE,
         evidence=(evidence, f"profile {case.wanted().name}: gpu.count = {needed}"),
-        remediation=_export(devices if len(devices) == needed else []),
+        remediation=_export(
+            devices if len(devices) == needed else [],
+            "Run where that many GPUs are, or ask the scheduler for them",
+        ),
     )
 
 
-def _export(devices: list[str]) -> Remediation:
+def _export(devices: list[str], otherwise: str) -> Remediation:
     if not devices:
-        return Remediation(text="Run where that many GPUs are, or ask the scheduler for them")
+        return Remediation(text=otherwise)
     return Remediation(
         text="Where those GPUs are yours to use, export the list in the launcher, before Python starts",
         commands=(f"export {_VARIABLE}={','.join(devices)}",),

@@ -222,6 +222,22 @@ def test_ed606_without_nvml_a_mistake_in_the_list_still_shows() -> None:
     assert list(gpus_not_visible.run(facts.case(unasked, facts.variables(CUDA_VISIBLE_DEVICES="0,99")))) == []
 
 
+@pytest.mark.parametrize(
+    "value",
+    ["0-3", "0:4", "0 1 2 3", "gpu4-7", "0,1;2,9", "9", "0-3,0-3", f"0,{EIGHT.devices[0].uuid}"],
+)
+def test_ed606_does_not_guess_what_a_list_means(value: str) -> None:
+    for finding in gpus_not_visible.run(facts.case(EIGHT, facts.variables(CUDA_VISIBLE_DEVICES=value))):
+        assert finding.remediation.commands == ()
+        assert finding.remediation.text == "Write the ordinals or UUIDs of the GPUs that are meant, with commas"
+
+
+@pytest.mark.parametrize(("value", "meant"), [("0, cuda:1,", "0,1"), ("3,9,3", "3"), ("9,2", "2")])
+def test_ed606_takes_ordinals_as_they_are(value: str, meant: str) -> None:
+    (finding,) = gpus_not_visible.run(facts.case(EIGHT, facts.variables(CUDA_VISIBLE_DEVICES=value)))
+    assert finding.remediation.commands == (f"export CUDA_VISIBLE_DEVICES={meant}",)
+
+
 def test_passes_ed606_enough_are_visible() -> None:
     assert list(gpus_not_visible.run(facts.case(EIGHT, profile=_needing(8)))) == []  # type: ignore[arg-type]
     chosen = facts.case(EIGHT, facts.variables(CUDA_VISIBLE_DEVICES="6,7"), profile=_needing(2))  # type: ignore[arg-type]
