@@ -135,14 +135,16 @@ def _wanted(facts: Facts, wish: Wish, members: Mapping[Entry, list[CacheFile]]) 
         wanted |= {entry: "old" for entry in by_age if newest[entry] < limit and entry not in wanted}
     if wish.maximum_bytes is not None:
         sizes = {entry: sum(file.size for file in files) for entry, files in members.items()}
-        untouchable = _protected(facts)
-        left = sum(sizes.values()) - sum(sizes[entry] for entry in wanted)
+        protected = _protected(facts)
+        left = sum(sizes.values()) - sum(
+            sizes[entry] for entry, reason in wanted.items() if not _held(entry, reason, protected, facts)
+        )
         for entry in by_age:
             if left <= wish.maximum_bytes:
                 break
             if entry not in wanted:
                 wanted[entry] = "over the size"
-                left -= 0 if entry in untouchable else sizes[entry]
+                left -= 0 if _held(entry, wanted[entry], protected, facts) else sizes[entry]
     return wanted
 
 
