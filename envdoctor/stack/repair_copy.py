@@ -74,7 +74,12 @@ def _make_copy(prepared: PreparedRepair, copying: Copying, listen: Listener) -> 
     clock.lap("build")
     reading = reading_of_copy(folder, prepared.host, listen, target, prepared.proven)
     read = audit(reading)
-    refuse(_against(prepared, read), "the repaired copy")
+    refuse(
+        _against(prepared, read),
+        "the repaired copy",
+        wanted="what its RECORDs and the plan say",
+        otherwise=f"`envdoctor check --deep {shlex.quote(str(target))}` says what is wrong with the venv",
+    )
     clock.lap("verify")
     listen(Event(phase="check", text="examining the copy"))
     request = prepared.request
@@ -156,7 +161,7 @@ def _against(prepared: PreparedRepair, read: RecordAudit) -> Verified:
     """Return the copy's faults: files that are no owner's as recorded, and distributions that are not as planned."""
     found = read.graph
     faults = [
-        Discrepancy(owner=min(found.owners[path]), path=site_relative(path), problem="is not as recorded")
+        Discrepancy(owner=min(found.owners[path]), path=site_relative(path), problem="is not as recorded", altered=True)
         for path in sorted(found.broken(frozenset()))
     ]
     for name in sorted(prepared.expected.keys() | read.packages.keys()):

@@ -24,6 +24,7 @@ from envdoctor.standards.lock import LockedPackage
 from envdoctor.swap.store import STORE
 
 _SHOWN = 5
+_MISSING = "is missing"
 # Files a RECORD lists without a hash (packaging.python.org, "Recording installed projects").
 _UNHASHED = ("RECORD", "RECORD.jws", "RECORD.p7s")
 # What uv itself puts into a new venv's site-packages, in no RECORD.
@@ -41,6 +42,11 @@ class Discrepancy:
     problem: str
     altered: bool = False
     """A file that is there, with other bytes than recorded."""
+
+    @property
+    def of_cache(self) -> bool:
+        """Tell whether an unpacked wheel in uv's cache that somebody changed can be why."""
+        return self.altered or self.problem == _MISSING
 
     def __str__(self) -> str:
         """Return "nvidia-nccl-cu12: nvidia/nccl/lib/libnccl.so.2: changed"."""
@@ -113,19 +119,24 @@ def verify(
     )
 
 
-def refuse(verified: Verified, what: str) -> None:
-    """Raise RestoreError, naming the faults, when there are any."""
+def refuse(verified: Verified, what: str, wanted: str = "what the lock says", otherwise: str = "") -> None:
+    """Raise RestoreError, naming the faults, when there are any.
+
+    wanted: what it was compared with. otherwise: what to do about a fault that is neither uv's cache's nor a wheel's.
+    """
     if not verified.faults:
         return
     shown = "; ".join(str(fault) for fault in verified.faults[:_SHOWN])
     more = len(verified.faults) - _SHOWN
-    owners = sorted({fault.owner for fault in verified.faults if fault.owner})
-    raise RestoreError(
-        f"{what} is not what the lock says: {shown}" + (f"; and {more} more" if more > 0 else ""),
-        f"uv's cache may hold changed files: `uv cache clean {' '.join(owners)}`, then restore again"
-        if owners
-        else "lock the stack again",
-    )
+    cached = sorted({fault.owner for fault in verified.faults if fault.owner and fault.of_cache})
+    wheels = sorted({fault.owner for fault in verified.faults if fault.owner and fault.path} - {*cached})
+    if cached:
+        hint = f"uv's cache may hold changed files: `uv cache clean {' '.join(cached)}`, then run it again"
+    elif wheels:
+        hint = f"the wheel of {', '.join(wheels)} is at fault: lock another version or build of it"
+    else:
+        hint = otherwise or "lock the stack again"
+    raise RestoreError(f"{what} is not {wanted}: {shown}" + (f"; and {more} more" if more > 0 else ""), hint)
 
 
 def _against_lock(present: Mapping[str, Distribution], locked: Mapping[str, LockedPackage]) -> Iterator[Discrepancy]:
@@ -158,7 +169,7 @@ def _of_records(items: Sequence[Distribution], records: RecordIndex, own: set[in
     for at in sorted(own):
         item = items[at]
         if item.folder.endswith(".dist-info") and not item.has_record:
-            yield Discrepancy(owner=item.name, path=f"{item.folder}/RECORD", problem="is missing")
+            yield Discrepancy(owner=item.name, path=f"{item.folder}/RECORD", problem=_MISSING)
     for at, path in records.outside:
         if at in own:
             yield Discrepancy(owner=items[at].name, path=path, problem="leads out of the venv")
@@ -216,7 +227,7 @@ def _written(inner: str, reading: Reading) -> str:
 
 def _problem(fault: FileFault) -> str:
     if fault.kind == "missing":
-        return "is missing"
+        return _MISSING
     if fault.kind == "resized":
         return f"has {fault.size} bytes, not the recorded {fault.recorded_size}"
     return {"unreadable": "cannot be read", "not a file": "is not a file"}.get(fault.kind, "cannot be executed")

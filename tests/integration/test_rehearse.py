@@ -74,5 +74,5 @@ def test_what_would_stop_a_restore_stops_it(stack: Stack) -> None:
     assert (code, out) == (4, "")
     assert err[err.rindex("error: ") :] == (
         "error: the new venv is not what the lock says: plain: plain/__init__.py: has 30 bytes, not the recorded 20\n\n"
-        "hint: uv's cache may hold changed files: `uv cache clean plain`, then restore again\n"
+        "hint: uv's cache may hold changed files: `uv cache clean plain`, then run it again\n"
     )

@@ -280,9 +280,9 @@ def test_files_changed_in_the_cache_are_refused(stack: Stack) -> None:
     answer = stack.run(*WITH_PROFILE)
     assert answer.code == 4
     assert answer.err.rpartition("error: ")[2] == (
-        f"the repaired copy is not what the lock says: nvidia-nccl-cu12: {NCCL}: is not as recorded\n"
+        f"the repaired copy is not what its RECORDs and the plan say: nvidia-nccl-cu12: {NCCL}: is not as recorded\n"
         "FOLDER/venv is as it was\n\n"
-        "hint: uv's cache may hold changed files: `uv cache clean nvidia-nccl-cu12`, then restore again\n"
+        "hint: uv's cache may hold changed files: `uv cache clean nvidia-nccl-cu12`, then run it again\n"
     )
     assert tree_state(stack.venv) == before
 

@@ -137,7 +137,7 @@ def test_a_wheel_that_lies_about_its_files_is_refused(tmp_path: Path, stack: Sta
     stack.lock(*stack.wheels, liar)
     assert _refused(stack) == (
         "the new venv is not what the lock says: liar: liar.py: does not have the recorded hash",
-        "uv's cache may hold changed files: `uv cache clean liar`, then restore again",
+        "uv's cache may hold changed files: `uv cache clean liar`, then run it again",
     )
 
 
@@ -150,8 +150,9 @@ def test_a_wheel_with_a_file_in_no_record_is_refused(tmp_path: Path, stack: Stac
         record_says={"sneaky.pth": None},
     )
     stack.lock(*stack.wheels, smuggler)
-    error, _ = _refused(stack)
+    error, hint = _refused(stack)
     assert error == "the new venv is not what the lock says: smuggler: sneaky.pth: has no hash in RECORD"
+    assert hint == "the wheel of smuggler is at fault: lock another version or build of it"
 
 
 @pytest.mark.parametrize(
@@ -190,7 +191,7 @@ def test_files_changed_in_the_cache_are_noticed_and_can_be_mended(tmp_path: Path
     assert (
         error == "the new venv is not what the lock says: plain: plain/__init__.py: has 29 bytes, not the recorded 20"
     )
-    assert hint == "uv's cache may hold changed files: `uv cache clean plain`, then restore again"
+    assert hint == "uv's cache may hold changed files: `uv cache clean plain`, then run it again"
     subprocess.run([*_uv(), "cache", "clean", "-q", "plain"], env=stack.environment, check=True, capture_output=True)
     assert stack.restore().code == 0
     assert edited.read_text() == "__version__ = '3.0'\n"
@@ -226,7 +227,7 @@ def test_files_replaced_in_the_cache_are_neither_installed_nor_waited_at(stack: 
             assert (error, hint) == (f"{shown}{notice}", f"{clean}, then run it again")
         else:
             assert error == f"the new venv is not what the lock says: some-tool: {told}"
-            assert hint == f"uv's cache may hold changed files: {clean}, then restore again"
+            assert hint == f"uv's cache may hold changed files: {clean}, then run it again"
         clean_up = [*_uv(), "cache", "clean", "-q", "some-tool"]
         subprocess.run(clean_up, env=stack.environment, check=True, capture_output=True)
         assert stack.restore("--force").code == 0

@@ -140,7 +140,7 @@ def test_a_poisoned_cache(stack: Stack) -> None:
     assert told == (
         "the new venv is not what the lock says: plain: plain/__init__.py: has 30 bytes, not the recorded 20"
     )
-    assert hint == "uv's cache may hold changed files: `uv cache clean plain`, then restore again"
+    assert hint == "uv's cache may hold changed files: `uv cache clean plain`, then run it again"
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from envdoctor.errors import RestoreError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.probes.loading.comparison import compare_with
-from envdoctor.stack.verify import refuse, verify
+from envdoctor.stack.verify import Discrepancy, Verified, refuse, verify
 from envdoctor.standards.lock import LockedPackage
 from tests.factories.make_reading import read
 from tests.factories.make_venv import Venv, make_venv
@@ -136,4 +136,21 @@ def test_the_message_names_what_to_do(venv: Venv) -> None:
     assert caught.value.message == (
         "the new venv is not what the lock says: second: second/a.py: is missing; second: second/big.bin: is missing"
     )
-    assert caught.value.hint == "uv's cache may hold changed files: `uv cache clean second`, then restore again"
+    assert caught.value.hint == "uv's cache may hold changed files: `uv cache clean second`, then run it again"
+
+
+@pytest.mark.parametrize(
+    ("fault", "hint"),
+    [
+        (Discrepancy(owner="a", path="", problem="1 is not installed"), "lock the stack again"),
+        (Discrepancy(owner="", path="x.py", problem="is in no RECORD"), "lock the stack again"),
+        (
+            Discrepancy(owner="a", path="a.py", problem="is recorded with md5, not sha256"),
+            "the wheel of a is at fault: lock another version or build of it",
+        ),
+    ],
+)
+def test_the_cache_is_blamed_for_what_it_can_cause_alone(fault: Discrepancy, hint: str) -> None:
+    with pytest.raises(RestoreError) as caught:
+        refuse(Verified(distributions=1, files=1, bytes=1, faults=(fault,)), "the new venv")
+    assert (caught.value.message, caught.value.hint) == (f"the new venv is not what the lock says: {fault}", hint)
