@@ -115,17 +115,32 @@ def put_back(quarantine: Quarantine) -> tuple[int, int]:
             source, target = quarantine.folder / "files" / path, quarantine.origin / path
             if not source.exists():
                 continue
-            if target.exists():
-                present += 1
-                continue
             target.parent.mkdir(parents=True, exist_ok=True)
-            source.rename(target)
-            back += 1
+            if _moved_back(source, target):
+                back += 1
+            else:
+                present += 1
         if not present:
             remove_folder(quarantine.folder)
     except OSError as error:
         raise CacheError(f"{error.filename}: {error.strerror}", "run it again as the cache's owner") from error
     return back, present
+
+
+def _moved_back(source: Path, target: Path) -> bool:
+    """Give a file its name back unless there is one of that name, which a job may write at any time."""
+    try:
+        os.link(source, target, follow_symlinks=False)
+    except FileExistsError:
+        return False
+    except OSError:
+        # A filesystem without hard links.
+        if os.path.lexists(target):
+            return False
+        source.rename(target)
+    else:
+        source.unlink()
+    return True
 
 
 def purge(quarantine: Quarantine) -> None:

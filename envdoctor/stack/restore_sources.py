@@ -2,13 +2,13 @@
 
 import hashlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
 from envdoctor.errors import RestoreError
 from envdoctor.facts.regular_file import read_regular
+from envdoctor.facts.whole_file import write_whole
 from envdoctor.model.plan import SourceChange
 from envdoctor.stack.git import ask_git
 
@@ -63,13 +63,7 @@ def put_back(file: ProfileRef, changes: tuple[SourceChange, ...], environment: M
             )
         path.parent.mkdir(parents=True, exist_ok=True)
         mode = path.stat().st_mode & 0o777 if present else 0o644
-        descriptor, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(descriptor, "wb") as out:
-            out.write(content)
-            out.flush()
-            os.fsync(out.fileno())
-        Path(beside).chmod(mode)
-        Path(beside).replace(path)
+        write_whole(path, content, mode, exact=True)
 
 
 def _commits_with(root: Path, environment: Mapping[str, str], name: str, digest: str) -> Iterator[str]:

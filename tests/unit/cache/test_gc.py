@@ -130,6 +130,40 @@ def test_protected_entries_do_not_count_as_freed(root: Root) -> None:
     assert found.kept == {"profile good keeps them": 1}
 
 
+def test_what_stays_for_any_reason_does_not_count_as_freed(root: Root, tmp_path: Path) -> None:
+    everything = manifest_of(root, profile="good")
+    old_graph = replace(everything, files=tuple(file for file in everything.files if "fold" in file.path))
+    total = sum(file.size for file in files([root]))
+    # Asked for by its age as well, and kept for the profile.
+    wish = Wish(older_than_seconds=35 * DAY, maximum_bytes=total - 1)
+    found = plan(facts(root, old_graph, keep_for=frozenset({"good"})), wish)
+    assert [(removal.kind, removal.reason) for removal in found.removals] == [("triton kernel", "over the size")]
+    # The oldest are in a cache that a process uses: another's go.
+    other = Root(kind="triton", path=tmp_path / "other", found_via="TRITON_CACHE_DIR")
+    write(other.path / "K/a.cubin", b"kernel")
+    both = list(files([root, other]))
+    wish = Wish(maximum_bytes=sum(file.size for file in both) - 1)
+    found = plan(facts(root, files=both, used_roots=frozenset({root.kind})), wish)
+    assert [(removal.root, removal.reason) for removal in found.removals] == [("triton", "over the size")]
+
+
+def test_a_file_that_a_job_writes_meanwhile_is_not_replaced(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = next(root.path.rglob("*.cubin"))
+    taken = quarantine.take(root, [str(kernel.relative_to(root.path))], "old", datetime(2026, 11, 29, tzinfo=UTC))
+    assert taken is not None
+    made = Path.mkdir
+
+    def written_by_a_job(folder: Path, *args: int, **options: bool) -> None:
+        made(folder, *args, **options)
+        if folder == kernel.parent:
+            kernel.write_bytes(b"the job's")
+
+    monkeypatch.setattr(Path, "mkdir", written_by_a_job)
+    assert quarantine.put_back(taken) == (0, 1)
+    assert kernel.read_bytes() == b"the job's"
+    assert (taken.folder / "files" / taken.files[0]).is_file()
+
+
 def test_entries_of_another_key(root: Root) -> None:
     mine = manifest_of(root)
     foreign = replace(mine, key=(KeyPart(name="torch.version", value="2.9.0"),))
