@@ -10,7 +10,6 @@ those the wheels of two majors own the very same paths: installing one overwrite
 """
 
 import re
-from collections.abc import Iterator
 
 from envdoctor.model.frozen import frozen
 from envdoctor.model.pattern import pattern
@@ -49,12 +48,6 @@ class CudaLibrary:
     def build(self, major: str) -> Build | None:
         """Return the build of a CUDA major."""
         return next((build for build in self.builds if build.major == major), None)
-
-    @property
-    def shares_folder(self) -> bool:
-        """True when the wheels of different CUDA majors own the same path: they overwrite and delete each other."""
-        paths = [f"{build.folder}/{soname}" for build in self.builds for soname in build.sonames]
-        return len(paths) != len(set(paths))
 
     @property
     def stems(self) -> frozenset[str]:
@@ -221,13 +214,3 @@ def folder_of(soname: str, cuda_major: str) -> str:
     library = library_of(soname)
     build = library.build(cuda_major) if library else None
     return build.folder if build else ""
-
-
-def shared_paths() -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield every path (relative to site-packages) that the wheels of several majors own, with those distributions."""
-    for library in LIBRARIES:
-        owners: dict[str, list[str]] = {}
-        for build in library.builds:
-            for soname in build.sonames:
-                owners.setdefault(f"{build.folder}/{soname}", []).append(build.owner)
-        yield from ((path, tuple(found)) for path, found in owners.items() if len(found) > 1)

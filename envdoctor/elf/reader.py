@@ -36,7 +36,6 @@ class ElfObject:
     size: int
     bits: int
     """32 or 64."""
-    little_endian: bool
     machine: int
     """e_machine, for example EM_X86_64."""
     kind: int
@@ -93,7 +92,6 @@ def _parse(image: Image, identity: tuple[int, int]) -> ElfObject:
         identity=identity,
         size=image.size,
         bits=header.bits,
-        little_endian=image.endian == "<",
         machine=header.machine,
         kind=header.kind,
         dynamic=strings is not None,

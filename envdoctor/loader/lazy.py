@@ -17,7 +17,6 @@ from envdoctor.model.frozen import frozen, replace
 from envdoctor.model.pattern import pattern
 
 NVRTC_BUILTINS = "libnvrtc-builtins.so."
-DRIVER = ("libcuda.so.", "libnvidia-")
 CUDNN_PART = pattern(r"libcudnn_[a-z_]+\.so(?:\.\d+)?")
 OPTIONAL_PART = "libcudnn_engines_tensor_ir"
 """libcudnn_graph asks for it since 9.20; the wheels bring it since 9.21, and without it other engines are used."""
@@ -37,11 +36,6 @@ class LazyLibrary:
     optional: bool
     """True when its absence only switches a feature off."""
     result: LoadResult
-
-    @property
-    def wants_driver(self) -> bool:
-        """True when it fails only for want of the NVIDIA driver: that says nothing about the venv."""
-        return self.result.failure is not None and self.result.failure.name.startswith(DRIVER)
 
     @property
     def path(self) -> str | None:

@@ -76,11 +76,6 @@ class LoadResult:
     missing: tuple[LoadFailure, ...] = ()
     """Every failure met, the fatal one first. More than one only from a tolerant loader."""
 
-    @property
-    def ok(self) -> bool:
-        """True when the dlopen succeeds."""
-        return self.failure is None
-
 
 def refusal(elf: ElfObject) -> str | None:
     """Return why dlopen refuses an object it could read, in glibc's words; None when it does not."""

@@ -55,11 +55,6 @@ def mount_of(path: Path, host: Host) -> Mount:
     return best
 
 
-def filesystem_type(path: Path, host: Host) -> str:
-    """Return the type of that mount; empty when not known."""
-    return mount_of(path, host).type
-
-
 def _mounts(host: Host) -> tuple[_Line, ...]:
     try:
         return _parsed((host.proc / "self/mountinfo").read_text(errors="replace"))

@@ -14,7 +14,6 @@ from envdoctor.catalog.cudalibs import (
     library_of,
     majors_of,
     owner_major,
-    shared_paths,
 )
 
 BUILDS = [(library, build) for library in LIBRARIES for build in library.builds]
@@ -99,22 +98,17 @@ def test_the_table_is_what_the_wheels_hold(owner: str) -> None:
 
 
 def test_the_libraries_of_which_one_major_deletes_the_other() -> None:
-    shared = {library.name for library in LIBRARIES if library.shares_folder and not library.family}
-    between_12_and_13 = {"cudnn", "cusparseLt", "nccl", "nvshmem_host"}
-    between_11_and_12 = {"curand", "cusolver", "nvtx"}
-    assert shared == between_12_and_13 | between_11_and_12
-
-
-def test_shared_paths_name_path_and_owners() -> None:
-    found = dict(shared_paths())
-    assert found["nvidia/nccl/lib/libnccl.so.2"] == ("nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13")
-    assert found["nvidia/cusparselt/lib/libcusparseLt.so.0"] == ("nvidia-cusparselt-cu12", "nvidia-cusparselt-cu13")
-    between_12_and_13 = {
-        path
-        for path, owners in found.items()
-        if any(owner.endswith("-cu12") for owner in owners) and any(owner.endswith("-cu13") for owner in owners)
-    }
-    assert {path.split("/")[1] for path in between_12_and_13} == {"cudnn", "cusparselt", "nccl", "nvshmem"}
+    owners: dict[str, set[str]] = {}
+    for library in LIBRARIES:
+        for build in library.builds:
+            for soname in build.sonames:
+                owners.setdefault(f"{build.folder}/{soname}", set()).add(build.owner)
+    assert owners["nvidia/nccl/lib/libnccl.so.2"] == {"nvidia-nccl-cu11", "nvidia-nccl-cu12", "nvidia-nccl-cu13"}
+    by_major = {path: {owner[-4:] for owner in found} for path, found in owners.items()}
+    between_12_and_13 = {path.split("/")[1] for path, found in by_major.items() if found >= {"cu12", "cu13"}}
+    assert between_12_and_13 == {"cudnn", "cusparselt", "nccl", "nvshmem"}
+    between_11_and_12 = {path.split("/")[1] for path, found in by_major.items() if found >= {"cu11", "cu12"}}
+    assert between_11_and_12 >= {"curand", "cusolver", "nvtx"}
 
 
 @pytest.mark.parametrize(

@@ -119,6 +119,6 @@ def test_a_fork_leaves_the_loader_as_it_was(site: Path, tmp_path: Path) -> None:
     loader.start(sys.executable)
     before = [item.path for item in loader.objects]
     extension = make_shared(tmp_path / "libextra.so")
-    assert loader.fork().open(str(extension)).ok
+    assert loader.fork().open(str(extension)).failure is None
     assert [item.path for item in loader.objects] == before
     assert loader.find("libextra.so") is None

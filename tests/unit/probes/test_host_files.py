@@ -12,7 +12,7 @@ from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
 from envdoctor.facts.target import resolve
 from envdoctor.probes.machine.environment import Environment
-from envdoctor.probes.machine.mounts import filesystem_type
+from envdoctor.probes.machine.mounts import mount_of
 from envdoctor.probes.machine.platform import Platform
 from envdoctor.probes.machine.toolchain import Toolchain
 from envdoctor.probes.venv.conda import Conda, CondaPackage
@@ -54,7 +54,7 @@ MOUNTS = (
     ],
 )
 def test_the_longest_mount_point_decides_and_the_last_of_equals(tmp_path: Path, path: str, kind: str) -> None:
-    assert filesystem_type(Path(path), _mounted(tmp_path, *MOUNTS)) == kind
+    assert mount_of(Path(path), _mounted(tmp_path, *MOUNTS)).type == kind
 
 
 def test_a_link_lies_where_it_leads(tmp_path: Path) -> None:
@@ -62,15 +62,15 @@ def test_a_link_lies_where_it_leads(tmp_path: Path) -> None:
     real.mkdir()
     (tmp_path / "link").symlink_to(real)
     host = _mounted(tmp_path, MOUNTS[0], f"50 22 0:49 / {real} rw - beegfs x rw")
-    assert filesystem_type(tmp_path / "link/a/b", host) == "beegfs"
+    assert mount_of(tmp_path / "link/a/b", host).type == "beegfs"
 
 
 def test_without_a_mount_table_nothing_is_claimed(tmp_path: Path) -> None:
-    assert filesystem_type(tmp_path, replace(bare_host(tmp_path / "home"), proc=tmp_path / "none")) == ""
+    assert mount_of(tmp_path, replace(bare_host(tmp_path / "home"), proc=tmp_path / "none")).type == ""
 
 
 def test_this_machines_own_table_is_understood(tmp_path: Path) -> None:
-    assert filesystem_type(Path("/proc/self"), bare_host(tmp_path / "home")) == "proc"
+    assert mount_of(Path("/proc/self"), bare_host(tmp_path / "home")).type == "proc"
 
 
 @pytest.mark.parametrize(
