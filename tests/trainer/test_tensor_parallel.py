@@ -74,6 +74,7 @@ def compared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[dict[st
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_split_target_has_the_features_of_the_whole_one(compared: dict[str, list[dict[str, Any]]], kind: str) -> None:
+    assert len(compared[kind]) == 2
     for rank, found in enumerate(compared[kind]):
         assert found["place"] == rank % 2
         assert found["far"].pop("embedding") == found["far"].pop("head") == 0
@@ -84,6 +85,7 @@ def test_a_split_target_has_the_features_of_the_whole_one(compared: dict[str, li
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_rank_holds_its_share_and_no_more(compared: dict[str, list[dict[str, Any]]], kind: str) -> None:
+    assert len(compared[kind]) == 2
     for found in compared[kind]:
         assert found["foretold"] == found["bytes"]
         assert found["bytes"][1] < 0.75 * found["bytes"][0]
