@@ -9,7 +9,7 @@ import os
 import re
 import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from envdoctor.errors import TargetError
@@ -38,7 +38,7 @@ def behind(shim: Path, root: Path, host: Host) -> tuple[Path, str]:
 
     Raises TargetError where pyenv itself would refuse: the version is not installed, or has no such program.
     """
-    wanted, chosen_by = _chosen(root, host)
+    wanted, chosen_by = chosen(root, host.environ, host.cwd)
     for version in wanted:
         at = _program(shim, root, version, host)
         if at is not None:
@@ -51,10 +51,11 @@ def behind(shim: Path, root: Path, host: Host) -> tuple[Path, str]:
     )
 
 
-def _chosen(root: Path, host: Host) -> tuple[list[str], str]:
-    if stated := host.environ.get("PYENV_VERSION", ""):
+def chosen(root: Path, environ: Mapping[str, str], cwd: Path) -> tuple[list[str], str]:
+    """Return the versions that pyenv chooses in a folder, the first one first, and what names them."""
+    if stated := environ.get("PYENV_VERSION", ""):
         return stated.split(":"), "PYENV_VERSION"
-    start = Path(host.environ.get("PYENV_DIR") or host.cwd)
+    start = Path(environ.get("PYENV_DIR") or cwd)
     files = [*(folder / ".python-version" for folder in (start, *start.parents)), root / "version"]
     for file in files:
         if words := list(_words(file)):
@@ -79,12 +80,14 @@ def _program(shim: Path, root: Path, version: str, host: Host) -> Path | None:
         elsewhere = [at for at in host.environ.get("PATH", "").split(os.pathsep) if Path(at) != shim.parent]
         found = shutil.which(shim.name, path=os.pathsep.join(elsewhere))
         return Path(found) if found else None
-    folder = _installed(root / "versions", version.removeprefix("python-"))
+    folder = installed(root / "versions", version)
     at = folder / "bin" / shim.name if folder else None
     return at if at is not None and at.exists() else None
 
 
-def _installed(versions: Path, wanted: str) -> Path | None:
+def installed(versions: Path, version: str) -> Path | None:
+    """Return the folder of a version as it is chosen, "3.11" the newest 3.11; None where it is not installed."""
+    wanted = version.removeprefix("python-")
     if (versions / wanted).is_dir():
         return versions / wanted
     try:

@@ -2,12 +2,11 @@
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
+from envdoctor.facts.pyenv import chosen, installed
 from envdoctor.model.frozen import frozen
-
-_MAXIMUM = 64 * 1024
 
 
 @frozen
@@ -28,30 +27,9 @@ class Pyenv:
 
     def selected(self, minor: str) -> list[Path]:
         """Return the prefixes that its shim of `python3.12` (minor "3.12") would start, in its order."""
-        found: list[Path] = []
-        for name in self._names():
-            if name == minor:
-                found += self.installed(f"{minor}.*")[:1]
-            elif name.startswith(f"{minor}."):
-                found.append(self.root / "versions" / name)
-        return found
-
-    def _names(self) -> list[str]:
-        if told := self.environment.get("PYENV_VERSION"):
-            return told.split(":")
-        for file in self._files():
-            try:
-                lines = file.read_text(encoding="utf-8", errors="replace")[:_MAXIMUM].splitlines()
-            except OSError:
-                continue
-            names = [line.split("#")[0].strip() for line in lines]
-            return [name for line in names for name in line.split() if name]
-        return []
-
-    def _files(self) -> Iterator[Path]:
-        for folder in (self.cwd, *self.cwd.parents):
-            yield folder / ".python-version"
-        yield self.root / "version"
+        names, _ = chosen(self.root, self.environment, self.cwd)
+        folders = [folder for name in names if (folder := installed(self.root / "versions", name))]
+        return [folder for folder in folders if f"{folder.name}.".startswith(f"{minor}.")]
 
 
 def newest_first(folder: Path, pattern: str) -> list[Path]:
