@@ -101,7 +101,7 @@ def _paths(reading: Reading, build: TorchBuild) -> Iterator[tuple[str, str]]:
 def _objects(folder: str, depth: int) -> Iterator[str]:
     """Yield the objects in a folder of their own name, where they are made and looked for (NAME/NAME.so, NAME_v1.so).
 
-    What else lies there is somebody's own, and nobody is told to delete its folder.
+    What else is there is somebody's own, and nobody is told to delete its folder.
     """
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
