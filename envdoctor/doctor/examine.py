@@ -12,9 +12,8 @@ from envdoctor.checks.registry import judge as judge_case
 from envdoctor.errors import ProbeError
 from envdoctor.facts.context import Options, Reading
 from envdoctor.facts.host import Host
-from envdoctor.facts.target import Target, resolve
+from envdoctor.facts.target import Target
 from envdoctor.model.fingerprint import Fingerprint, Unread
-from envdoctor.model.frozen import frozen
 from envdoctor.model.verdict import Verdict
 from envdoctor.probes.registry import chosen
 from envdoctor.probes.venv.deep_files import DeepFiles
@@ -26,14 +25,6 @@ if TYPE_CHECKING:  # importing a profile's and a lock's types costs more than mo
 
     from envdoctor.model.profile import Profile, Waiver
     from envdoctor.standards.lock import Lock
-
-
-@frozen
-class Examination:
-    """What was read and what it means."""
-
-    fingerprint: Fingerprint
-    verdict: Verdict
 
 
 def take_fingerprint(target: Target, host: Host, options: Options | None = None) -> Fingerprint:
@@ -133,24 +124,3 @@ def judge(
         launching=launching,
     )
     return judge_case(case, ignore)
-
-
-def examine(
-    named: str | Path,
-    host: Host,
-    *,
-    profile: "Profile | None" = None,
-    lock: "Lock | None" = None,
-    ignore: "Iterable[Waiver]" = (),
-    ask_nvml: bool = True,
-    source_root: Path | None = None,
-) -> Examination:
-    """Resolve the named environment, read it, judge it. Raises TargetError when it is not an environment."""
-    options = Options(
-        ask_nvml=ask_nvml,
-        source_root=source_root,
-        source_files=tuple(profile.sources) if profile else (),
-        variables=profile.environment.names if profile else (),
-    )
-    fingerprint = take_fingerprint(resolve(named, host.environ.get("PATH")), host, options)
-    return Examination(fingerprint=fingerprint, verdict=judge(fingerprint, profile, lock, ignore))

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 import uv
 
-from envdoctor.doctor.examine import examine
+from envdoctor.doctor.examine import judge, take_fingerprint
+from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
 from envdoctor.model.finding import Finding
 from envdoctor.model.profile import Profile
 from envdoctor.model.verdict import Verdict
@@ -28,7 +30,13 @@ def verdict_of(
 ) -> Verdict:
     """Examine the environment; by default on a host that has nothing of this user or of a GPU."""
     host = host or bare_host(prefix.parent / "home")
-    return examine(prefix, host, profile=profile, lock=lock).verdict
+    options = Options(
+        ask_nvml=True,
+        source_files=tuple(profile.sources) if profile else (),
+        variables=profile.environment.names if profile else (),
+    )
+    facts = take_fingerprint(resolve(prefix, host.environ.get("PATH")), host, options)
+    return judge(facts, profile, lock)
 
 
 def first(verdict: Verdict, root: Path) -> tuple[str, str]:

@@ -35,13 +35,6 @@ class Looked:
     """The other rows. Bytecode is in neither: each interpreter writes its own."""
 
 
-class _BesideLook:
-    """The look that another process makes for a reading."""
-
-    def __init__(self, begun: ChildsWork) -> None:
-        self.begun = begun
-
-
 @contextmanager
 def looking_beside(reading: Reading) -> Iterator[bool]:
     """Have another process look while the block reads other facts, where the environment is large enough for it.
@@ -58,15 +51,15 @@ def looking_beside(reading: Reading) -> Iterator[bool]:
         yield False
         return
     with beside(lambda: _look(items, records)) as begun:
-        reading.shared[_BesideLook] = _BesideLook(begun)
+        reading.shared[Looked] = begun
         yield bool(begun.child)
 
 
 def first_look(reading: Reading) -> Mapping[int, Looked]:
     """Return what was seen, by the distribution's index in `Distributions.items`. Raises OSError for a site folder."""
-    begun = reading.shared.pop(_BesideLook, None)
+    begun = reading.shared.pop(Looked, None)
     items, records = reading.fact(Distributions).items, index(reading)
-    seen = begun.begun.result() if isinstance(begun, _BesideLook) else _look(items, records)
+    seen = begun.result() if isinstance(begun, ChildsWork) else _look(items, records)
     return {at: Looked(plain_bytes=plain, odd=tuple(odd)) for at, plain, odd in seen}
 
 

@@ -38,13 +38,6 @@ class KnownFiles(NamedTuple):
     """The other rows."""
 
 
-class _BesideLook:
-    """The look that another process makes for a reading."""
-
-    def __init__(self, begun: ChildsWork) -> None:
-        self.begun = begun
-
-
 @contextmanager
 def looking_at_known(reading: Reading, *, all_are_ours: bool) -> Iterator[None]:
     """Have another process look while the block reads other facts, where something is known of the files.
@@ -55,7 +48,7 @@ def looking_at_known(reading: Reading, *, all_are_ours: bool) -> Iterator[None]:
         yield
         return
     with beside(lambda: _look(reading), all_are_ours=all_are_ours) as begun:
-        reading.shared[_BesideLook] = _BesideLook(begun)
+        reading.shared[KnownFiles] = begun
         yield
 
 
@@ -67,10 +60,10 @@ def known_rows(reading: Reading) -> Callable[[int], KnownFiles | None]:
     items, records, compared = reading.fact(Distributions).items, index(reading), comparison(reading)
     if not compared.by_contents_alone:
         return lambda _: None
-    begun = reading.shared.pop(_BesideLook, None)
-    if not isinstance(begun, _BesideLook):
+    begun = reading.shared.pop(KnownFiles, None)
+    if not isinstance(begun, ChildsWork):
         return lambda at: known_files(items[at].site, records.rows[at], compared.digests.proven, compared.digests.ahead)
-    seen = {at: told for at, *told in begun.begun.result()}
+    seen = {at: told for at, *told in begun.result()}
 
     def told(at: int) -> KnownFiles:
         files, total, read, read_bytes, numbers = seen[at]

@@ -6,8 +6,10 @@ import sysconfig
 from dataclasses import replace
 from pathlib import Path
 
-from envdoctor.doctor.examine import examine, judge
+from envdoctor.doctor.examine import judge, take_fingerprint
+from envdoctor.facts.context import Options
 from envdoctor.facts.host import Host
+from envdoctor.facts.target import resolve
 from tests.factories.examine_venv import commands_of, environment_after, first, outline, verdict_of
 from tests.factories.make_reading import bare_host
 from tests.factories.make_torch import make_torch
@@ -71,7 +73,7 @@ def test_n06_a_check_from_another_shell_cannot_know_the_launch(tmp_path: Path) -
                 "the venv is not active in this shell: a job that is launched with another PATH may find it",
             ),
         )
-    facts = examine(venv.prefix, host).fingerprint
+    facts = take_fingerprint(resolve(venv.prefix, host.environ.get("PATH")), host, Options(ask_nvml=True))
     assert [item.severity for item in judge(facts, launching=True).findings if item.code == "ED608"] == ["warning"]
 
 
