@@ -13,7 +13,11 @@ from tests.factories.served import can_serve, serve
 
 ROOT = Path(__file__).resolve().parents[2]
 TORCH = "2.13.0+cpu"
-_WAITING = "planning: looking for the wheels of "
+_WAITING = (
+    "planning: looking for the wheels of ",
+    "putting the gate into one file",
+    "packing what travels to the nodes",
+)
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 

@@ -82,7 +82,9 @@ def filtered(text: str, folder: Path) -> str:
     """Return `text` with what differs from machine to machine replaced: the folder, versions, times."""
     text = without_waits(text).replace(str(folder), "[TMP]")
     # What a wait of over a second prints depends on how busy the machine is (tests/cli/test_waiting.py holds it).
-    text = re.sub(r"(?m)^planning: looking for the wheels of .*\n", "", text)
+    text = re.sub(
+        r"(?m)^(?:planning: looking for the wheels of|putting the gate into|packing what travels to) .*\n", "", text
+    )
     text = re.sub(r"CPython 3\.\d+\.\d+", "CPython [PYTHON]", text)
     text = re.sub(r"uv \d+\.\d+\.\d+", "uv [UV]", text)
     # How many files uv adds to a dist-info, and how many libraries Python itself needs, is theirs to change.

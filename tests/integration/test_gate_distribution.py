@@ -1,6 +1,7 @@
 """The launch gate in the environment that it guards: in a lock, restored, imported by a train script; as a file."""
 
 import hashlib
+import io
 import re
 import subprocess
 import zipfile
@@ -11,7 +12,7 @@ import pytest
 from envdoctor import __version__
 from envdoctor.gate_package.modules import modules, renamed
 from envdoctor.gate_package.shipped import PROFILES
-from envdoctor.gate_package.wheel import PACKAGE, gate_wheel
+from envdoctor.gate_package.wheel import PACKAGE, GateWheel, gate_wheel
 from tests.factories.make_stack import ROOT, Stack, make_stack, make_torch
 from tests.factories.make_venv import Venv, install, make_venv, tree_state
 from tests.factories.run_envdoctor import without_waits
@@ -30,6 +31,20 @@ def _train(stack: Stack, script: str = "train.py", **variables: str) -> subproce
 
 def _without_bytecode(venv: Path) -> dict[str, str]:
     return {path: state for path, state in tree_state(venv).items() if "__pycache__" not in path}
+
+
+@pytest.fixture(scope="module")
+def wheel() -> GateWheel:
+    """Return the gate's wheel, packed once."""
+    return gate_wheel()
+
+
+@pytest.fixture(scope="module")
+def gated(wheel: GateWheel, tmp_path_factory: pytest.TempPathFactory) -> Venv:
+    """Return a venv with the gate alone."""
+    folder = tmp_path_factory.mktemp("gated")
+    (folder / wheel.filename).write_bytes(wheel.content)
+    return make_venv(folder / "venv", folder / wheel.filename)
 
 
 @pytest.fixture
@@ -81,15 +96,15 @@ def test_with_and_without_a_profile_there_is_one_verdict(stack: Stack) -> None:
     assert compared.code == 0, compared.out
 
 
-def test_a_lock_of_either_form_gets_the_gate(tmp_path: Path) -> None:
+def test_a_lock_of_either_form_gets_the_gate(tmp_path: Path, wheel: GateWheel) -> None:
     stack = make_stack(tmp_path)
-    sha256 = hashlib.sha256(gate_wheel().content).hexdigest()
+    sha256 = hashlib.sha256(wheel.content).hexdigest()
     for _ in range(2):  # the second time replaces what the first one added
         added = stack.run("gate", "add", "-p", "small")
         assert (added.code, added.out, added.err) == (
             0,
             f"added envdoctor-gate {__version__} to FOLDER/lockfiles/small.txt; "
-            f"its wheel is FOLDER/lockfiles/small.wheels/{gate_wheel().filename}\n"
+            f"its wheel is FOLDER/lockfiles/small.wheels/{wheel.filename}\n"
             "next: `envdoctor repair --profile small`\n",
             "",
         )
@@ -106,7 +121,7 @@ def test_a_lock_of_either_form_gets_the_gate(tmp_path: Path) -> None:
     assert stack.run("restore", "-p", "mine", "--venv", "again", "-y", "--offline").code == 0
 
 
-def test_lock_adds_the_gate(tmp_path: Path) -> None:
+def test_lock_adds_the_gate(tmp_path: Path, wheel: GateWheel) -> None:
     stack = make_stack(tmp_path)
     (tmp_path / "small.in").write_text("plain==3.0\n")
     arguments = ["lock", "small.in", "--python", "3.12", "--with-gate"]
@@ -119,7 +134,7 @@ def test_lock_adds_the_gate(tmp_path: Path) -> None:
     assert locked.code == 0, locked.err
     text = (tmp_path / "lockfiles/small.txt").read_text()
     assert re.findall(r"^([\w-]+)==", text, re.MULTILINE) == ["envdoctor-gate", "plain"]
-    assert (tmp_path / "lockfiles/small.wheels" / gate_wheel().filename).read_bytes() == gate_wheel().content
+    assert (tmp_path / "lockfiles/small.wheels" / wheel.filename).read_bytes() == wheel.content
 
 
 def test_the_lock_of_a_shipped_profile_is_not_changed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,8 +156,7 @@ def test_what_is_packed_is_the_source_but_for_the_name() -> None:
             assert renamed(text, back) == source, module.name
 
 
-def test_the_wheel_is_the_same_each_time_and_names_what_it_ships() -> None:
-    wheel = gate_wheel()
+def test_the_wheel_is_the_same_each_time_and_names_what_it_ships(wheel: GateWheel) -> None:
     assert gate_wheel().content == wheel.content
     tracked = subprocess.run(
         ["git", "ls-files", "profiles", "lockfiles"], cwd=ROOT, capture_output=True, text=True, check=True
@@ -150,31 +164,25 @@ def test_the_wheel_is_the_same_each_time_and_names_what_it_ships() -> None:
     assert {Path(name).stem for name in tracked} == set(PROFILES)
 
 
-def test_every_module_of_the_wheel_imports_without_envdoctor_and_packaging(tmp_path: Path) -> None:
-    wheel = tmp_path / gate_wheel().filename
-    wheel.write_bytes(gate_wheel().content)
-    venv = make_venv(tmp_path / "venv", wheel)
+def test_every_module_of_the_wheel_imports_without_envdoctor_and_packaging(wheel: GateWheel, gated: Venv) -> None:
     code = (
         "import importlib, sys\n"
         "for name in sys.stdin.read().split(): importlib.import_module(name)\n"
         "print(sorted({name.partition('.')[0] for name in sys.modules} & {'envdoctor', 'packaging', 'typer', 'rich'}))"
     )
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(io.BytesIO(wheel.content)) as archive:
         files = [name for name in archive.namelist() if name.endswith(".py")]
         assert [name for name in archive.namelist() if name.endswith("entry_points.txt")] == []
     names = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in files]
     done = subprocess.run(
-        [venv.python, "-I", "-c", code], input=" ".join(names), capture_output=True, text=True, check=False
+        [gated.python, "-I", "-c", code], input=" ".join(names), capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "[]\n", "")
 
 
-def test_importing_the_gate_loads_nothing_else(tmp_path: Path) -> None:
-    wheel = tmp_path / gate_wheel().filename
-    wheel.write_bytes(gate_wheel().content)
-    venv = make_venv(tmp_path / "venv", wheel)
+def test_importing_the_gate_loads_nothing_else(gated: Venv) -> None:
     code = "import sys; before = set(sys.modules); import envdoctor_gate; print(sorted(set(sys.modules) - before))"
-    done = subprocess.run([venv.python, "-I", "-c", code], capture_output=True, text=True, check=True)
+    done = subprocess.run([gated.python, "-I", "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['envdoctor_gate']\n"
 
 
