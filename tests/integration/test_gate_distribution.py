@@ -190,11 +190,11 @@ def test_one_file_guards_a_venv_that_has_no_gate(tmp_path: Path) -> None:
     stack = make_stack(tmp_path)
     assert stack.run("restore", "-p", "small", "-y").code == 0
     written = stack.run("gate", "write", "guard.py")
-    assert (written.code, written.out, written.err) == (
+    assert (written.code, written.out) == (
         0,
         'wrote guard.py; at the top of the train script: `import guard; guard.require("PROFILE")`\n',
-        "",
     )
+    assert written.err in ("", "putting the gate into one file\n"), "a busy machine is told what takes long"
     (tmp_path / "train.py").write_text(
         "import guard\nassert guard.require('small').profile == 'small'\nimport torch\nprint(torch.__version__)\n"
     )
