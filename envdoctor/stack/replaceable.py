@@ -1,11 +1,12 @@
 """Which folders may be replaced by a new venv, and which hold what a restore must not put away."""
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 from envdoctor.errors import RestoreError, TargetError
 from envdoctor.swap.store import STORE, BackupStore
-from envdoctor.swap.unmanaged_files import unmanaged_files
+from envdoctor.swap.unmanaged_files import listed_files, unmanaged_files
 
 
 def refuse_no_venv(target: Path, *, new: bool = False) -> None:
@@ -60,12 +61,14 @@ def missing_folders(target: Path) -> tuple[Path, ...]:
     return tuple(reversed([folder for folder in target.parents if not os.path.lexists(folder)]))
 
 
-def refuse_unmanaged_files(target: Path) -> None:
-    """Refuse to move the user's own files away with the old venv."""
-    if target.is_dir() and (strange := unmanaged_files(target)):
+def refuse_unmanaged_files(target: Path) -> Collection[str]:
+    """Refuse to move the user's own files away with the old venv. Return the files that RECORDs list."""
+    listed = listed_files(target)
+    if target.is_dir() and (strange := unmanaged_files(target, listed)):
         shown = ", ".join(strange[:4]) + (f" and {len(strange) - 4} more" if len(strange) > 4 else "")
         raise TargetError(
             f"{target} also contains files that are not part of a venv: {shown}; a restore would move them away with "
             "the old venv",
             "move them out of the venv first, or restore into another folder: `--venv PATH`",
         )
+    return listed

@@ -2,7 +2,8 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from fnmatch import fnmatch
 from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
@@ -11,6 +12,7 @@ from envdoctor.facts.answer_memo import AnswerMemo
 from envdoctor.facts.host import Host
 from envdoctor.model.frozen import field, frozen, replace
 from envdoctor.model.plan import BaseInterpreter, Plan
+from envdoctor.model.wording import counted
 from envdoctor.probes.venv import uv_cache
 from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.stack import interpreters
@@ -25,6 +27,7 @@ from envdoctor.swap.generations import compile_cache_in
 from envdoctor.swap.in_use import users
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import STORE, BackupStore
+from envdoctor.swap.unmanaged_files import CACHE_FOLDERS, unrecorded
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.cached_answers import Question, Remembered
@@ -79,7 +82,7 @@ class PreparedRestore:
 def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     """Make the plan. Reads the venv, the configuration and the sources; writes nothing outside uv's own cache."""
     store = BackupStore.of(request.target)
-    _refuse_target(store.target, host)
+    listed = _refuse_target(store.target, host)
     shown = ShownVenv.of(store)
     lock_sha256 = request.file.lock_sha256
     sources_changed = plan_sources(request.file, host.environ) if request.sources else ()
@@ -93,6 +96,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         )
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
+        left = beside.submit(_left_behind, store.target, listed, store.next_generation())
         interpreter = interpreters.choose(wanted, host.environ, host.home)
         chosen = request.lock.select(interpreter.markers)
         _refuse_own(store.target, reading.result(), chosen)
@@ -105,6 +109,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         *configured.warnings,
         *_ignored(request.lock),
         *_ownership(store.target, host),
+        *left.result(),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         *holes(chosen, configured.cache, interpreter, request.file, host),
         *(others := tuple(other_builds(installed, found.filenames).values())),
@@ -137,10 +142,26 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     )
 
 
-def _refuse_target(target: Path, host: Host) -> None:
+def _refuse_target(target: Path, host: Host) -> Collection[str]:
     refuse_no_venv(target, new=True)
     refuse_cache_inside(target, uv_cache.folder(host))
-    refuse_unmanaged_files(target)
+    return refuse_unmanaged_files(target)
+
+
+def _left_behind(target: Path, listed: Collection[str], keep: Path) -> list[str]:
+    """Return the warning that names what a user has put among the packages: the new venv will not have it."""
+    if not target.is_dir():
+        return []
+    found = [
+        path
+        for path in unrecorded(target, listed)
+        if not any(fnmatch(path.partition("/")[0], cache) for cache in CACHE_FOLDERS)
+    ]
+    if not found:
+        return []
+    more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+    files = counted(len(found), "file")
+    return [f"{files} that no RECORD lists will be in the old venv only, {keep}: {', '.join(found[:3])}{more}"]
 
 
 def _question(request: RestoreRequest, uv: Uv, interpreter: BaseInterpreter, sources: IndexConfig) -> Question:

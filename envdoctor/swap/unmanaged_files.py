@@ -2,6 +2,7 @@
 
 import os
 import stat
+from collections.abc import Collection
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -33,9 +34,15 @@ _MADE = pattern(
 )
 
 
-def unmanaged_files(venv: Path) -> list[str]:
-    """Return the names at the top of a venv that are neither a venv's own, nor a compile cache's, nor empty files."""
-    known = (*VENV_ENTRIES, *CACHE_FOLDERS, *_recorded(venv))
+def unmanaged_files(venv: Path, listed: Collection[str]) -> list[str]:
+    """Return the names at the top of a venv that are neither a venv's own, nor a compile cache's, nor empty files.
+
+    listed: what `listed_files` returns.
+    """
+    top = f"{venv}/"
+    # Also what wheels' data files brought there (rows `../../../LICENSE`).
+    recorded = {path.removeprefix(top).split("/")[0] for path in listed if path.startswith(top)}
+    known = (*VENV_ENTRIES, *CACHE_FOLDERS, *recorded)
     return sorted(
         entry.name
         for entry in venv.iterdir()
@@ -43,12 +50,12 @@ def unmanaged_files(venv: Path) -> list[str]:
     )
 
 
-def unrecorded(venv: Path) -> list[str]:
+def unrecorded(venv: Path, listed: Collection[str] | None = None) -> list[str]:
     """Return the files, as paths in the venv, that no RECORD lists and neither uv, pip, venv nor Python makes.
 
     Links and empty files are left out: there is nothing in them to lose.
     """
-    listed = _listed(venv)
+    listed = listed_files(venv) if listed is None else listed
     found = []
     for folder, folders, files in walk(venv):
         folders[:] = [name for name in folders if name not in ("__pycache__", STORE)]
@@ -64,7 +71,7 @@ def unrecorded(venv: Path) -> list[str]:
     return sorted(found)
 
 
-def _listed(venv: Path) -> set[str]:
+def listed_files(venv: Path) -> set[str]:
     """Return the absolute paths that RECORDs list. What a damaged one would list counts as the user's: rather kept."""
     found: set[str] = set()
     for record in venv.glob("lib/python3.*/site-packages/*.dist-info/RECORD"):
@@ -75,12 +82,6 @@ def _listed(venv: Path) -> set[str]:
         site = str(record.parent.parent)
         found.update(os.path.normpath(f"{site}/{row[0]}") for row in rows)
     return found
-
-
-def _recorded(venv: Path) -> set[str]:
-    """Return the top-level names that wheels' data files brought (rows `../../../LICENSE`)."""
-    top = f"{venv}/"
-    return {path.removeprefix(top).split("/")[0] for path in _listed(venv) if path.startswith(top)}
 
 
 def _empty(entry: Path) -> bool:

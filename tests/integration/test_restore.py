@@ -334,6 +334,22 @@ def test_a_persons_files_in_the_venvs_folder_are_named_and_left_where_they_are(t
         "hint: move them out of the venv first, or restore into another folder: `--venv PATH`\n"
     )
     assert tree_state(stack.venv) == before
+    # Among the packages they are named, and kept with the old venv.
+    (stack.venv / ".git").rmdir()
+    (stack.venv / "train_code.py").unlink()
+    site = next(stack.venv.glob("lib/python3*/site-packages"))
+    for name in ("a.py", "mine/b.py", "mine/c.py", "mine/empty.py", "mymodule.py"):
+        (site / name).parent.mkdir(exist_ok=True)
+        (site / name).write_text("" if name == "mine/empty.py" else "precious")
+    inner = site.relative_to(stack.venv)
+    warning = (
+        "warning: 4 files that no RECORD lists will be in the old venv only, "
+        f"FOLDER/.envdoctor/venv/generations/0001: {inner}/a.py, {inner}/mine/b.py, {inner}/mine/c.py and 1 more"
+    )
+    answer = stack.restore()
+    assert answer.code == 0, answer.err
+    assert warning in answer.err
+    assert (stack.store / "generations/0001" / inner / "mymodule.py").read_text() == "precious"
 
 
 def test_no_setting_of_uvs_changes_what_is_built(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from envdoctor.swap.unmanaged_files import unmanaged_files, unrecorded
+from envdoctor.swap.unmanaged_files import listed_files, unmanaged_files, unrecorded
 
 SITE = "lib/python3.11/site-packages"
 
@@ -39,7 +39,7 @@ def venv(tmp_path: Path) -> Path:
 def test_what_wheels_and_tools_made_is_managed(venv: Path) -> None:
     (venv / ".installed").touch()
     (venv / "torchinductor_me").mkdir()
-    assert unmanaged_files(venv) == []
+    assert unmanaged_files(venv, listed_files(venv)) == []
     assert unrecorded(venv) == []
 
 
@@ -49,7 +49,7 @@ def test_what_a_user_put_there_is_not(venv: Path) -> None:
     (venv / SITE / "torch/patched.py").write_text("x")
     (venv / SITE / "torch/empty.py").touch()
     (venv / SITE / "torch/link.py").symlink_to("lib.so")
-    assert unmanaged_files(venv) == ["data", "notes.md"]
+    assert unmanaged_files(venv, listed_files(venv)) == ["data", "notes.md"]
     assert unrecorded(venv) == [f"{SITE}/torch/patched.py", "notes.md"]
 
 
@@ -79,7 +79,7 @@ def test_a_users_file_with_a_name_like_a_tools_is_the_users(venv: Path) -> None:
 def test_what_a_damaged_record_would_list_counts_as_the_users(venv: Path) -> None:
     record = venv / SITE / "torch-2.0.dist-info/RECORD"
     record.write_text('torch/lib.so,,\n"torch/a\n../../../bin/tool,,\nnot a row\n')
-    assert unmanaged_files(venv) == ["LICENSE.txt"]
+    assert unmanaged_files(venv, listed_files(venv)) == ["LICENSE.txt"]
     assert unrecorded(venv) == ["LICENSE.txt", f'{SITE}/torch/a "quoted", name.py', "nvvm/bin/cicc"]
     record.unlink()
     record.mkdir()
