@@ -104,7 +104,6 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         refuse_cache_inside(store.target, configured.cache)
         question = _question(request, uv, interpreter, configured)
         found = wheel_origins.locate(question, list(chosen.values()), Remembered.of(host))
-    installed = reading.result().installed
     warnings = (
         *configured.warnings,
         *_ignored(request.lock),
@@ -112,7 +111,7 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         *left.result(),
         *constraints.contradictions(pip.constraints, chosen, interpreter.markers, host.cwd),
         *holes(chosen, configured.cache, interpreter, request.file, host),
-        *(others := tuple(other_builds(installed, found.filenames).values())),
+        *(others := tuple(other_builds(reading.result().installed, found.filenames).values())),
     )
     plan = planning.assemble(
         target=store.target,
