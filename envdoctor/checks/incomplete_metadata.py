@@ -24,7 +24,6 @@ from posixpath import commonpath
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import named_by_metadata, renamed
 from envdoctor.analysis.remedies import (
-    install_line,
     reinstall_command,
     rename_command,
     restore_or,
@@ -98,7 +97,8 @@ def _links(case: CheckContext, linked: Sequence[Distribution]) -> Finding:
             "Take the links away, and install copies in their place",
             [
                 f"find {sites} -xtype l -lname {shlex.quote(root + '/*')} -delete",
-                install_line(case, [item.name for item in linked], f"--no-deps --link-mode copy {flags} {specs}"),
+                # Nothing is in its way: the first has deleted it.
+                f"uv pip install --python {case.python} --no-deps --link-mode copy {flags} {specs}",
             ],
         ),
         causes=tuple(f"dist:{item.name}" for item in linked),
