@@ -24,6 +24,7 @@ from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.shadowing import Shadowing
+from envdoctor.standards.names import normalized
 
 CODE = "ED417"
 NAME = "metadata-gone"
@@ -60,9 +61,13 @@ def _unlisted(case: CheckContext) -> list[str]:
     shadowing = case.facts.get(Shadowing)
     if shadowing is None:
         return []
-    # One in front of a module of the same name is told as that.
+    # One in front of a module of the same name is told as that, and a distribution whose RECORD is empty, or that is
+    # half uninstalled, as what it is.
     fronts = {front.rpartition("/")[0] for item in shadowing.beside for front in item.fronts}
-    return [path.rpartition("/")[2] for path in shadowing.unlisted if path not in fronts]
+    there = case.facts[Distributions]
+    told = {item.name for item in (*there.items, *there.leftovers)}
+    names = [path.rpartition("/")[2] for path in shadowing.unlisted if path not in fronts]
+    return [name for name in names if normalized(name) not in told]
 
 
 def _finding(

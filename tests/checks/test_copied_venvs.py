@@ -61,6 +61,17 @@ def test_passes_ed417_a_package_that_may_be_of_a_distribution_without_record(ven
     assert {item.code for item in verdict_of(venv.prefix).findings} == {"ED205"}
 
 
+def test_passes_ed417_a_package_of_a_distribution_whose_record_is_empty(venv: Venv) -> None:
+    rewrite(venv.dist_info("thing") / "RECORD", "")
+    assert {item.code for item in verdict_of(venv.prefix).findings} == {"ED205"}
+
+
+def test_passes_ed417_a_package_that_is_half_uninstalled(venv: Venv) -> None:
+    folder = venv.dist_info("thing")
+    folder.rename(folder.with_name(f"~{folder.name[1:]}"))
+    assert {item.code for item in verdict_of(venv.prefix).findings} == {"ED206"}
+
+
 def test_passes_ed417_an_empty_venv_and_one_with_metadata(venv: Venv, tmp_path: Path) -> None:
     empty = make_venv(tmp_path / "empty")
     (empty.site_packages / "sitecustomize.py").write_text("")
