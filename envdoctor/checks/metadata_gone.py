@@ -65,7 +65,7 @@ def _unlisted(case: CheckContext) -> list[str]:
     # half uninstalled, as what it is.
     fronts = {front.rpartition("/")[0] for item in shadowing.beside for front in item.fronts}
     there = case.facts[Distributions]
-    told = {item.name for item in (*there.items, *there.leftovers)}
+    told = {item.name for item in there.items} | {item.name for item in there.leftovers}
     names = [path.rpartition("/")[2] for path in shadowing.unlisted if path not in fronts]
     return [name for name in names if normalized(name) not in told]
 
