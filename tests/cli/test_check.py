@@ -49,6 +49,8 @@ error[ED201]: files of 1 distribution are missing, each at a path that another w
     nvidia/cudnn/lib/libcudnn.so.9
   the same paths are written by nvidia-cudnn-cu11 and nvidia-cudnn-cu13, not installed now
   an uninstall deletes every path of its RECORD, even if another package owns it too
+  files that were deleted by hand, or not copied, leave the same
+  confidence: medium
   help: Rebuild the profile's stack beside this one and swap it in; or, by hand: force-reinstall the
         surviving owners; a plain install changes nothing, since their metadata says they are there
         envdoctor restore --profile small --venv [TMP]/.venv

@@ -58,6 +58,8 @@ def probe(reading: Reading) -> SystemPackages:
 def _lists(folder: Path, unreadable: list[str]) -> list[Path]:
     try:
         names = sorted(os.listdir(folder))  # noqa: PTH208 - names only, and fast
+    except FileNotFoundError:
+        return []  # an image without dpkg's lists: nothing tells what should be there
     except OSError as error:
         unreadable.append(f"{folder}: {error.strerror}")
         return []
