@@ -96,9 +96,20 @@ def reinstall_command(case: CheckContext, pins: Iterable[tuple[str, str]]) -> st
     published in several builds is asked for by `===`. A wheel that uv's cache holds whole is not fetched again: uv does
     that for a reinstall unless it is told to stay offline. Whatever else has files behind a link that goes is installed
     again too. A RECORD with a row that leads out behind no link goes as well: an older uv deletes what it lists.
-    Before a link goes, behind which the files may be whole, uv has found what takes their place.
+    Before a link goes, behind which the files may be whole, uv has found what takes their place. uv cannot write to the
+    user site, and would install a second one beside it: pip does that.
     """
-    return _reinstall(case, with_sharers(case, pins))
+    chosen = with_sharers(case, pins)
+    of_user = [pin for pin in chosen if (item := _active(case, pin[0])) and item.origin == "user site"]
+    others = [pin for pin in chosen if pin not in of_user]
+    return " && ".join(
+        [*([_reinstall(case, others)] if others else []), *([_by_pip(case, of_user)] if of_user else [])]
+    )
+
+
+def _by_pip(case: CheckContext, pins: Collection[tuple[str, str]]) -> str:
+    specs = " ".join(_again(case, name, version) for name, version in _as_recorded(case, pins))
+    return f"{case.python} -m pip install --user --no-deps --force-reinstall {specs}"
 
 
 def install_line(case: CheckContext, names: Collection[str], words: str, removed: Collection[str] = ()) -> str:

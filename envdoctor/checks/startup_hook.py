@@ -16,7 +16,7 @@ Example:
     `site-packages/debug_patch.pth: import sys; exec(open('/tmp/patch.py').read())`
 
 Fix:
-    Read the file; delete it when nobody claims it.
+    Read the file; set it aside when nobody claims it.
 """
 
 import shlex
@@ -77,7 +77,7 @@ def _fatal(path: str) -> Finding:
         ),
         remediation=Remediation(
             text="Set it aside, under a name that site.py does not read, and write it again in UTF-8",
-            commands=(f"mv {shlex.quote(path)} {shlex.quote(path + '.aside')}",),
+            commands=(_aside(path),),
         ),
         causes=(STOPS_PYTHON, BREAKS_IMPORT),
     )
@@ -118,7 +118,7 @@ def _without(case: CheckContext, hook: Hook) -> Remediation:
         return Remediation(text=text)
     if hook.origin not in ("site-packages", "") and not hook.owner:
         return Remediation(text=f"Correct the file, or take its folder out of {hook.origin}")
-    aside = f"mv {shlex.quote(hook.path)} {shlex.quote(hook.path + '.aside')}"
+    aside = _aside(hook.path)
     if not hook.owner:
         return Remediation(
             text="Set it aside, under a name that Python does not look for, and read it", commands=(aside,)
@@ -131,6 +131,10 @@ def _without(case: CheckContext, hook: Hook) -> Remediation:
         return Remediation(text=f"Set it aside so that Python starts, and {then}", commands=(aside, *commands))
     text = f"Set it aside so that Python starts, and install {hook.owner} {version} again, which has changed here"
     return Remediation(text=text, commands=(aside, reinstall_command(case, [(hook.owner, version)])))
+
+
+def _aside(path: str) -> str:
+    return f"mv {shlex.quote(path)} {shlex.quote(path + '.aside')}"
 
 
 def _name(hook: Hook) -> str:
@@ -159,9 +163,9 @@ def _finding(hook: Hook, *, hidden: bool) -> Finding:
                 "It is the base interpreter's, and other environments start with it too; a venv made without "
                 "--system-site-packages does not"
                 if base
-                else "Delete it when nobody claims it"
+                else "Set it aside when nobody claims it; a machine's own set-up puts such files there too"
             ),
-            commands=() if hook.owner or base else (f"rm {shlex.quote(hook.path)}",),
+            commands=() if hook.owner or base else (_aside(hook.path),),
         ),
     )
 

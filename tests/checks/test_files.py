@@ -454,3 +454,13 @@ def test_finds_ed203_code_of_none_of_its_owners() -> None:
 
 def test_passes_ed204_without_such_rows() -> None:
     assert list(escaping_record.run(facts.case())) == []
+
+
+def test_what_lies_in_the_user_site_is_installed_again_by_pip() -> None:
+    installed = facts.distributions(
+        facts.distribution("own", "1"), facts.distribution("extra", "2", site="/u", origin="user site")
+    )
+    assert reinstall_command(facts.case(installed), [("own", "1"), ("extra", "2")]) == (
+        f"uv pip install --python {facts.PREFIX}/bin/python --no-deps --reinstall-package own own==1"
+        f" && {facts.PREFIX}/bin/python -m pip install --user --no-deps --force-reinstall extra==2"
+    )

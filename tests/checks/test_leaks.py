@@ -559,7 +559,7 @@ def test_finds_ed604_code_that_nobody_owns() -> None:
         "warning",
         "x.pth runs code at every start of this interpreter; it is owned by no distribution",
     )
-    assert finding.remediation.commands == (f"rm {facts.SITE}/x.pth",)
+    assert finding.remediation.commands == (f"mv {facts.SITE}/x.pth {facts.SITE}/x.pth.aside",)
 
 
 def test_finds_ed604_code_that_hides_itself_even_if_owned() -> None:
