@@ -18,9 +18,7 @@ from envdoctor.analysis.taken_away import (
     unparsable_records,
     with_sharers,
 )
-from envdoctor.loader.search import split_library_path, split_preload
 from envdoctor.model.finding import BY_HAND, Remediation
-from envdoctor.probes.machine.environment import Environment
 from envdoctor.probes.venv.deep_files import DeepFiles
 from envdoctor.probes.venv.distributions import Distribution, Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
@@ -297,35 +295,6 @@ def _can_repair(case: CheckContext) -> bool:
         if not elsewhere.isdisjoint(again):
             return False
     return not any(fault.published_at for fault in files.faults)
-
-
-def without_folder(case: CheckContext, folder: str) -> str:
-    """Return the shell command that sets PYTHONPATH without that folder, or unsets it where nothing remains."""
-    value = case.facts[Environment].value("PYTHONPATH") or ""
-    kept = [element for element in value.split(":") if element and element.rstrip("/") != folder.rstrip("/")]
-    return f"export PYTHONPATH={shlex.quote(':'.join(kept))}" if kept else "unset PYTHONPATH"
-
-
-def leave_out_command(case: CheckContext, origin: str, folder: str) -> str:
-    """Return the shell command that keeps a folder of another place (user site, PYTHONPATH) out of sys.path."""
-    return "export PYTHONNOUSERSITE=1" if origin == "user site" else without_folder(case, folder)
-
-
-def without_library_folder(case: CheckContext, file: str) -> str:
-    """Return the shell command that takes a file's folder out of LD_LIBRARY_PATH and leaves the other elements."""
-    environment = case.facts.get(Environment)
-    elements = split_library_path((environment.value("LD_LIBRARY_PATH") if environment else None) or "")
-    folder = file.rpartition("/")[0]
-    kept = [element for element in elements if element and element.rstrip("/") != folder.rstrip("/")]
-    return f"export LD_LIBRARY_PATH={shlex.quote(':'.join(kept))}" if kept else "unset LD_LIBRARY_PATH"
-
-
-def without_preload(case: CheckContext, files: Collection[str]) -> str:
-    """Return the shell command that takes these elements out of LD_PRELOAD and leaves the others."""
-    environment = case.facts.get(Environment)
-    elements = split_preload((environment.value("LD_PRELOAD") if environment else None) or "")
-    kept = [element for element in elements if element not in files]
-    return f"export LD_PRELOAD={shlex.quote(':'.join(kept))}" if kept else "unset LD_PRELOAD"
 
 
 def link_again(file: str, soname: str) -> Remediation:

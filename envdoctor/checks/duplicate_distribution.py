@@ -23,7 +23,8 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import named_by_metadata
 from envdoctor.analysis.duplicates import equally_meant, meant_of
-from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
+from envdoctor.analysis.remedies import reinstall_command, restore_or
+from envdoctor.analysis.variable_commands import leave_out_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distribution, Distributions

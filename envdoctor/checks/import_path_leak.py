@@ -21,7 +21,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import leave_out_command
+from envdoctor.analysis.variable_commands import leave_out_command
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension

@@ -22,7 +22,8 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE, faults, named, others, provider_tokens
-from envdoctor.analysis.remedies import link_again, without_library_folder
+from envdoctor.analysis.remedies import link_again
+from envdoctor.analysis.variable_commands import without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.verdict import BREAKS_IMPORT
 from envdoctor.probes.loading.load_faults import LoadFault

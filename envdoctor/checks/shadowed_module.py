@@ -26,7 +26,8 @@ from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
-from envdoctor.analysis.remedies import leave_out_command, reinstall_command, restore_or
+from envdoctor.analysis.remedies import reinstall_command, restore_or
+from envdoctor.analysis.variable_commands import leave_out_command
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.probes.venv.beside import Beside
 from envdoctor.probes.venv.distributions import Distributions

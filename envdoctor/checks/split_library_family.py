@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import VARIABLE
-from envdoctor.analysis.remedies import without_library_folder
+from envdoctor.analysis.variable_commands import without_library_folder
 from envdoctor.catalog.cudalibs import library_of, majors_of
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.libraries import Libraries, Provider

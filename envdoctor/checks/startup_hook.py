@@ -23,8 +23,9 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import leave_out_command, reinstall_command, uninstall_command
+from envdoctor.analysis.remedies import reinstall_command, uninstall_command
 from envdoctor.analysis.taken_away import not_to_uninstall
+from envdoctor.analysis.variable_commands import leave_out_command
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
 from envdoctor.model.verdict import BREAKS_IMPORT, STOPS_PYTHON

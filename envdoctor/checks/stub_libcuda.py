@@ -20,7 +20,7 @@ import shlex
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import without_library_folder
+from envdoctor.analysis.variable_commands import without_library_folder
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.machine.gpu import Gpu
 from envdoctor.probes.machine.library_path import LibraryPath

@@ -24,9 +24,10 @@ Fix:
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import install_command, leave_out_command, restore_or, unless_outside
+from envdoctor.analysis.remedies import install_command, restore_or, unless_outside
 from envdoctor.analysis.unmet import Unmet
 from envdoctor.analysis.unmet_kinds import UnmetKinds, enforced_here, raises_at_import, unmet_kinds
+from envdoctor.analysis.variable_commands import leave_out_command
 from envdoctor.analysis.version_ranges import disagreement, ranges_command
 from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.model.finding import Finding, Remediation, Severity

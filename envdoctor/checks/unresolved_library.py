@@ -19,13 +19,8 @@ from pathlib import PurePosixPath
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
-from envdoctor.analysis.remedies import (
-    install_command,
-    reinstall_command,
-    restore_or,
-    without_library_folder,
-    without_preload,
-)
+from envdoctor.analysis.remedies import install_command, reinstall_command, restore_or
+from envdoctor.analysis.variable_commands import without_library_folder, without_preload
 from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.loader.search import split_library_path, split_preload
 from envdoctor.model.finding import Finding, Remediation
