@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Collection, Mapping
-from fnmatch import fnmatch
 from pathlib import Path
 
 from envdoctor.documents.profile_store import ProfileRef
@@ -27,7 +26,7 @@ from envdoctor.swap.generations import compile_cache_in
 from envdoctor.swap.in_use import users
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import STORE, BackupStore
-from envdoctor.swap.unmanaged_files import CACHE_FOLDERS, unrecorded
+from envdoctor.swap.unmanaged_files import unrecorded
 from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.cached_answers import Question, Remembered
@@ -151,11 +150,7 @@ def _left_behind(target: Path, listed: Collection[str], keep: Path) -> list[str]
     """Return the warning that names what a user has put among the packages: the new venv will not have it."""
     if not target.is_dir():
         return []
-    found = [
-        path
-        for path in unrecorded(target, listed)
-        if not any(fnmatch(path.partition("/")[0], cache) for cache in CACHE_FOLDERS)
-    ]
+    found = unrecorded(target, listed, caches=False)
     if not found:
         return []
     more = f" and {len(found) - 3} more" if len(found) > 3 else ""

@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Collection
+from contextlib import suppress
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -50,24 +51,29 @@ def unmanaged_files(venv: Path, listed: Collection[str]) -> list[str]:
     )
 
 
-def unrecorded(venv: Path, listed: Collection[str] | None = None) -> list[str]:
+def unrecorded(venv: Path, listed: Collection[str] | None = None, *, caches: bool = True) -> list[str]:
     """Return the files, as paths in the venv, that no RECORD lists and neither uv, pip, venv nor Python makes.
 
-    Links and empty files are left out: there is nothing in them to lose.
+    Links and empty files are left out: there is nothing in them to lose. What is gone by now is not one either. Without
+    `caches` no compile cache at the top of the venv is looked into.
     """
     listed = listed_files(venv) if listed is None else listed
     found = []
     for folder, folders, files in walk(venv):
         folders[:] = [name for name in folders if name not in ("__pycache__", STORE)]
+        if not caches and folder == str(venv):
+            folders[:] = [name for name in folders if not any(fnmatch(name, one) for one in CACHE_FOLDERS)]
         for name in files:
             path = os.path.join(folder, name)  # noqa: PTH118 - 26,000 of them
             if path in listed:
                 continue
             inner = os.path.relpath(path, venv)
-            status = os.lstat(path)
-            known = inner in VENV_ENTRIES or _MADE.fullmatch(inner) is not None
-            if not known and stat.S_ISREG(status.st_mode) and status.st_size:
-                found.append(inner)
+            if inner in VENV_ENTRIES or _MADE.fullmatch(inner):
+                continue
+            with suppress(FileNotFoundError, NotADirectoryError):
+                status = os.lstat(path)
+                if stat.S_ISREG(status.st_mode) and status.st_size:
+                    found.append(inner)
     return sorted(found)
 
 

@@ -3,6 +3,7 @@
 import os
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from envdoctor.catalog.cache_kinds import BY_NAME
@@ -47,7 +48,9 @@ def _affordable(path: Path, folder: Path) -> bool:
         return True
     total = 0
     for at, _, names in walk(path):
-        total += sum(os.lstat(f"{at}/{name}").st_size for name in names)
+        for name in names:
+            with suppress(FileNotFoundError):  # as below
+                total += os.lstat(f"{at}/{name}").st_size
         if total > _MOST_COPIED:
             return False
     return True

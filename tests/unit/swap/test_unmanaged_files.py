@@ -1,9 +1,11 @@
 """What a user put into a venv's folder, as against what wheels and tools made there."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from envdoctor.facts.folders import walk
 from envdoctor.swap.unmanaged_files import listed_files, unmanaged_files, unrecorded
 
 SITE = "lib/python3.11/site-packages"
@@ -84,3 +86,30 @@ def test_what_a_damaged_record_would_list_counts_as_the_users(venv: Path) -> Non
     record.unlink()
     record.mkdir()
     assert "bin/tool" in unrecorded(venv)
+
+
+def test_a_compile_cache_is_not_looked_into_where_it_does_not_count(venv: Path) -> None:
+    for inner in ("torchinductor_me/ab", ".triton", f"{SITE}/fxgraph"):
+        (venv / inner).mkdir(parents=True)
+        (venv / inner / "graph").write_text("x")
+    assert unrecorded(venv, caches=False) == [f"{SITE}/fxgraph/graph"]
+    assert unrecorded(venv) == [".triton/graph", f"{SITE}/fxgraph/graph", "torchinductor_me/ab/graph"]
+
+
+def test_what_goes_while_it_is_looked_at_is_nobodys(venv: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job beside the restore removes its temporary files and folders."""
+    for name in ("share/going", "share/staying", "share/folder/going"):
+        (venv / name).parent.mkdir(parents=True, exist_ok=True)
+        (venv / name).write_text("x")
+
+    def meanwhile(top: Path) -> Iterator[tuple[str, list[str], list[str]]]:
+        for at, folders, files in walk(top):
+            if "going" in files:
+                Path(at, "going").unlink()
+            if at.endswith("folder"):
+                Path(at).rmdir()
+                Path(at).write_text("a file by now")
+            yield at, folders, files
+
+    monkeypatch.setattr("envdoctor.swap.unmanaged_files.walk", meanwhile)
+    assert unrecorded(venv) == ["share/staying"]
