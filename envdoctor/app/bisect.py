@@ -117,6 +117,7 @@ def bisect(
         undo = undo_commands(found, ends[1], bisection.mixture)
     known = printed.sources(host.environ, host.home, host.cwd, Path(bisection.mixture.bad.tree.root))
     undo = replace(undo, by_hand=tuple(printed.sourced(line, known) for line in undo.by_hand))
+    found = replace(found, notes=(*found.notes, *filter(None, [printed.note(undo.by_hand, known)])))
     data = BisectResult(found=found, undo=undo, venv=str(home))
     return Result(command="bisect", data=data, exit_code=ExitCode.OK if found.verified else ExitCode.UNKNOWN)
 

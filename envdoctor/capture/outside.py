@@ -91,11 +91,12 @@ def refuse_outside(reading: Reading, items: Sequence[tuple[int, Distribution]], 
         host, python = reading.host, shlex.quote(str(reading.target.interpreter))
         known = printed.sources(host.environ, host.home, host.cwd, reading.target.prefix)
         command = printed.sourced(f"uv pip install --python {python} --no-deps {pins}", known)
+        more = "".join(f"; {note}" for note in filter(None, [printed.note([command], known)]))
         raise CaptureError(
             f"a venv restored from this lock could not import all of it, since a part is outside:{lines}\n"
             "nothing was written",
             "pin what the venv takes from there as well: `--with-outside`; or install it into the venv, then capture "
-            f"again: `{command}`",
+            f"again: `{command}`{more}",
         )
 
 

@@ -5,8 +5,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,8 @@ class Ends:
     root: Path
     good: Venv
     bad: Venv
+    more: Mapping[str, str] = field(default_factory=dict)
+    """Variables of the command, besides those that close it off."""
 
     @property
     def work(self) -> Path:
@@ -37,6 +39,7 @@ class Ends:
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_NO_INDEX": "1",
             "PIP_FIND_LINKS": str(self.root / "wheels"),
+            **self.more,
         }
 
     def run(self, *words: str | Path) -> Outcome:

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from envdoctor import __version__
 from tests.factories.bisected import Ends, make_ends, names
 from tests.factories.make_cuda_stack import CudaWheels, make_cuda_wheels
 from tests.factories.make_profile import make_profile
-from tests.factories.make_venv import install, make_venv, rewrite, run_uv, tree_state, uninstall
+from tests.factories.make_venv import Venv, install, make_venv, rewrite, run_uv, tree_state, uninstall
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import COMMAND, answering, environment, run_behind, run_envdoctor
 
@@ -52,6 +53,14 @@ def _many(root: Path, count: int = 12, requires: dict[int, list[str]] | None = N
     """Make two ends of that many distributions, each of another version."""
     numbers = range(count)
     return make_ends(root, _parts(root, numbers, "1.0"), _parts(root, numbers, "2.0", requires))
+
+
+def _as_from_an_index(venv: Venv, name: str) -> None:
+    told = venv.dist_info(name) / "direct_url.json"
+    told.unlink()
+    record = told.with_name("RECORD")
+    rows = record.read_text().splitlines(keepends=True)
+    rewrite(record, "".join(row for row in rows if told.name not in row))
 
 
 def _script(root: Path, condition: str, more: str = "") -> str:
@@ -178,10 +187,19 @@ def test_one_that_fails_three_times_in_ten(tmp_path: Path) -> None:
 
 def test_what_requires_another_release_brings_it_along(tmp_path: Path) -> None:
     ends = _many(tmp_path, 4, {0: ["part02==2.0"]})
+    for venv in (ends.good, ends.bad):
+        for name in ("part00", "part02"):
+            _as_from_an_index(venv, name)
+    ends = replace(ends, more={"PIP_EXTRA_INDEX_URL": "https://u:tok@private.invalid/simple"})
     job = _script(tmp_path, "state['part02'] == '2.0' or (state['part00'], state['part02']) == ('2.0', '1.0')")
     found = ends.answer("good", "bad", "--", "python", job)
     assert names(found) == [["part02"]]
     assert [change["name"] for change in found["undone"]] == ["part00", "part02"]
+    assert found["by_hand"] == [
+        "uv pip install --python [TMP]/bad/bin/python --no-index --find-links [TMP]/wheels --index-strategy "
+        "unsafe-best-match --no-deps --reinstall-package part00 --reinstall-package part02 part00==1.0 part02==1.0"
+    ]
+    assert found["notes"] == ["uv does not read pip's configuration: what may be a secret is not printed: set UV_INDEX"]
     for copy in found["copies"]:
         assert ("distribution part00" not in copy["changes"]) or "distribution part02" in copy["changes"]
 
@@ -226,12 +244,7 @@ def test_uv_is_not_named_for_what_is_behind_a_link_out_of_the_venv(tmp_path: Pat
     install(ends.good, old)
     install(ends.bad, new, _parts(tmp_path, range(1), "1.0")[0])
     for venv in (ends.good, ends.bad):
-        # As from an index.
-        told = venv.dist_info("linked") / "direct_url.json"
-        told.unlink()
-        record = told.with_name("RECORD")
-        rows = record.read_text().splitlines(keepends=True)
-        rewrite(record, "".join(row for row in rows if told.name not in row))
+        _as_from_an_index(venv, "linked")
     package = ends.bad.site_packages / "linked"
     package.rename(tmp_path / "disk")
     package.symlink_to(tmp_path / "disk")

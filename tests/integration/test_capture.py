@@ -485,6 +485,11 @@ def test_a_requirement_that_only_the_base_meets_is_refused_and_its_command_heals
         "hint: pin what the venv takes from there as well: `--with-outside`; or install it into the venv, then capture "
         f"again: `{command}`\n"
     )
+    stack.environment["PIP_INDEX_URL"] = index.url.replace("://", "://me:secret@")
+    assert _refusal(stack).endswith(
+        "again: `uv pip install --python FOLDER/venv/bin/python --no-deps needed==2.0`; uv does not read pip's "
+        "configuration: what may be a secret is not printed: set UV_DEFAULT_INDEX\n"
+    )
     install(venv, needed, cache=stack.cache)
     answer = stack.run("capture", "mine", "--venv", "venv")
     assert answer.code == 0, answer.err
