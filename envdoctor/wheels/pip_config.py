@@ -68,7 +68,7 @@ def read(
         key = _option(name.removeprefix("PIP_"))
         if name.startswith("PIP_") and value and key not in _NOT_OPTIONS:
             values[key] = (value, name)
-    return _settings(values)
+    return _settings(values, home)
 
 
 def config_files(
@@ -129,7 +129,7 @@ def _unreadable(path: Path, error: Exception) -> UsageError:
     )
 
 
-def _settings(values: Mapping[str, tuple[str, str]]) -> PipSettings:
+def _settings(values: Mapping[str, tuple[str, str]], home: Path) -> PipSettings:
     def one(key: str) -> str:
         return values[key][0].strip() if key in values else ""
 
@@ -140,14 +140,25 @@ def _settings(values: Mapping[str, tuple[str, str]]) -> PipSettings:
     return PipSettings(
         index_url=one("index-url"),
         extra_index_urls=several("extra-index-url"),
-        find_links=several("find-links"),
+        find_links=tuple(_page(place, home) for place in several("find-links")),
         no_index=_truth(values, "no-index"),
         constraints=several("constraint"),
         trusted_hosts=several("trusted-host"),
-        certificate=one("cert"),
+        certificate=_expanded(one("cert"), home),
         proxy=one("proxy"),
         told_by={key: values[key][1] for key in kept if key in values},
     )
+
+
+def _expanded(path: str, home: Path) -> str:
+    """Return a path without `~`, as pip reads it where an option is a path."""
+    return f"{home}{path[1:]}" if path.split("/", maxsplit=1)[0] == "~" else os.path.expanduser(path)  # noqa: PTH111 - text stays
+
+
+def _page(place: str, home: Path) -> str:
+    """Return a find-links place: pip takes `~` for a home folder where that has one."""
+    own = _expanded(place, home)
+    return own if os.path.exists(own) else place  # noqa: PTH110 - Path.exists raises in a closed folder
 
 
 def _truth(values: Mapping[str, tuple[str, str]], key: str) -> bool:

@@ -73,9 +73,11 @@ def _configured(environ: Mapping[str, str], home: Path, cwd: Path, prefix: Path)
         # The shell has what the environment names.
         places = variables[name].split(separator) if variables.get(name, "") not in ("", environ.get(name)) else []
         added = [place for place in places if place not in own_places]
+        if not added:
+            continue  # uv's own variable has them all
         if any(secret_place(place, secrets) for place in added):
             hidden.append(name)
-        elif added and (not option or any(secret_place(place, secrets) for place in places)):
+        elif not option or any(secret_place(place, secrets) for place in places):
             # Its own the shell adds without showing them; an option would take the place of all of them.
             before = f'"${name}{separator}"' if len(added) < len(places) else ""
             exports.append(f"{name}={before}{shlex.quote(separator.join(added))}")

@@ -89,6 +89,17 @@ def test_every_setting_that_matters(tmp_path: Path) -> None:
     )
 
 
+def test_a_home_folder_is_expanded_where_pip_does_that(tmp_path: Path) -> None:
+    (tmp_path / "home/wheels").mkdir(parents=True)
+    text = "[global]\ncert = ~/ca.pem\nfind-links = ~/wheels ~/absent ~root/absent\nconstraint = ~/c.txt\n"
+    settings = _read(tmp_path, {USER: text})
+    assert settings.certificate == f"{tmp_path}/home/ca.pem"
+    # pip takes it for a folder of that name where the home folder has none, and opens constraints as they are named.
+    assert settings.find_links == (f"{tmp_path}/home/wheels", "~/absent", "~root/absent")
+    assert settings.constraints == ("~/c.txt",)
+    assert _read(tmp_path, {}, {"PIP_CERT": "~root/ca.pem"}).certificate == str(Path("~root/ca.pem").expanduser())
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [

@@ -144,6 +144,14 @@ def test_a_variable_of_uvs_that_holds_a_secret_hides_nothing_of_pips(tmp_path: P
     assert (known.options, known.login) == (("--index-strategy", "unsafe-best-match"), first)
 
 
+@pytest.mark.parametrize("blank", ["", " ", "  "])
+def test_what_uvs_own_variable_has_already_is_not_said_again(tmp_path: Path, blank: str) -> None:
+    """Nor is a secret in it printed, whatever blanks are around."""
+    own = f"https://u:tok@mirror.example/simple{blank} file:///b{blank}"
+    known = configured(tmp_path, PIP_EXTRA_INDEX_URL="file:///b", UV_INDEX=own)
+    assert known == WheelSources(own=True, options=("--index-strategy", "unsafe-best-match"))
+
+
 @pytest.mark.parametrize("proxy", ["http://proxy.example:3128", "http://me:secret@proxy.example:3128"])
 def test_pips_certificate_and_proxy_are_said(tmp_path: Path, proxy: str) -> None:
     """Uv has no options for them."""
@@ -154,6 +162,8 @@ def test_pips_certificate_and_proxy_are_said(tmp_path: Path, proxy: str) -> None
         said = f"{first}`, and what may be a secret is not printed: set ALL_PROXY"
     assert known == WheelSources(login=said)
     assert note([PIP], known) == said
+    home = configured(tmp_path, "[global]\ncert = ~/ca.pem\n", SSL_CERT_FILE="")
+    assert home.login == f"uv does not read pip's configuration: first `export SSL_CERT_FILE={tmp_path}/home/ca.pem`"
     assert configured(tmp_path, f"[global]\nproxy = {proxy}\n", ALL_PROXY=proxy) == NONE
 
 
