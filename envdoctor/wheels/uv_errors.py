@@ -30,6 +30,8 @@ _UNKNOWN = pattern(
 _URL = pattern(r"[Ff]ailed to fetch:? `?(https?://[^`\s]+)")
 _BEFORE = r"(?:at path |file |directory |: )[`\"']?"
 _DENIED = pattern(rf"{_BEFORE}(/(?:(?!{_BEFORE}/)[^`\"'\n])*?)[`\"']?: Permission denied")
+_NO_FOLDER = pattern(r"File exists|Not a directory|File name too long|Too many levels of symbolic links")
+"""What the path itself is at fault for; every other refusal is the file system's."""
 _FAILED_BUILD = pattern(r"Failed to (?:build|download and build) `([^`]+)`")
 _RAISED = pattern(r"^[ \t]*((?:[A-Za-z_][\w.]{0,200}\.)?[A-Z]\w{0,200}(?:Error|Exception)(?:: .*)?)$", re.MULTILINE)
 _NETWORK = (
@@ -71,7 +73,9 @@ def explain(stderr: str, returncode: int) -> Explained:
 
 def of_input(stderr: str) -> bool:
     """Tell whether what the user told uv is at fault, and no source, network or disk."""
-    return any(rule(stderr) for rule in (_value, _variable, _no_cache))
+    if _no_cache(stderr):
+        return _NO_FOLDER.search(stderr) is not None
+    return any(rule(stderr) for rule in (_value, _variable))
 
 
 def missing(stderr: str) -> tuple[str, str] | None:

@@ -8,7 +8,7 @@ import pytest
 from uv import find_uv_bin
 
 from envdoctor.wheels.uv import Uv, UvError
-from envdoctor.wheels.uv_errors import explain, missing
+from envdoctor.wheels.uv_errors import explain, missing, of_input
 
 A, B = "a" * 64, "b" * 64
 MISMATCH = f"""\
@@ -153,6 +153,24 @@ def test_what_the_user_told_uv_is_bad_input(tmp_path: Path, variable: str, value
     with pytest.raises(UvError) as raised:
         uv.run(("pip", "compile", "-", "--offline", "--python", sys.executable))
     assert raised.value.exit_code == 2, raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("cause", "fault"),
+    [
+        ("failed to create directory `/f`: File exists (os error 17)", True),
+        ("failed to create directory `/f/x`: Not a directory (os error 20)", True),
+        ("failed to open file `/f/.lock`: Stale file handle (os error 116)", False),
+        ("failed to open file `/f/.lock`: Too many open files (os error 24)", False),
+        ("failed to open file `/f/.lock`: Input/output error (os error 5)", False),
+    ],
+)
+def test_a_file_system_that_fails_is_no_bad_input(cause: str, *, fault: bool) -> None:
+    told = f"error: Failed to initialize cache at `/f`\n  cause: {cause}\n"
+    assert of_input(told) is fault
+    assert explain(told, 2) == (
+        f"uv's cache cannot be used: {cause}", "name a folder for it: `export UV_CACHE_DIR=FOLDER`"
+    )  # fmt: skip
 
 
 def test_a_source_that_lacks_a_package_is_no_bad_input(tmp_path: Path) -> None:
