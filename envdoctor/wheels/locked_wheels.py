@@ -117,7 +117,7 @@ def _find(
         if file.local is not None and wheel_sha256(file.local) in package.hashes:
             return file.local
     seen: list[str] = []
-    strange: dict[str, str] = {}
+    others: list[tuple[str, list[File]]] = []
     unread: list[str] = []
     transient = False
     found: list[tuple[tuple[int, tuple[int, str]], File]] = []
@@ -129,8 +129,7 @@ def _find(
             transient = transient or error.transient
             continue
         offered = _fitting(files, package, order)
-        others = [file for file in files if file not in offered]
-        strange = {**_strange(others, package, shown(place)), **strange}
+        others.append((shown(place), [file for file in files if file not in offered]))
         for file in offered:
             digest = _digest(file)
             # What states no hash is fetched and then held to the lock's.
@@ -146,6 +145,7 @@ def _find(
         return Job(package=package, file=_sized(min(found, key=lambda pair: pair[0])[1], sources))
     if transient and not seen:
         return _Absent(reason="; ".join(unread), transient=True)
+    strange = _strange(others, package)
     reasons = seen or [*strange.values()][:1]
     reasons = reasons or [f"no configured place{' that could be read' if unread else ''} has it"]
     return _Absent(reason="; ".join([*reasons, *unread]), elsewhere=strange.keys() == set(package.hashes))
@@ -155,15 +155,15 @@ def _digest(file: File) -> str:
     return wheel_sha256(file.local) if file.local is not None else file.sha256
 
 
-def _strange(files: Iterable[File], package: LockedPackage, place: str) -> dict[str, str]:
-    """Return the digest of each locked wheel that is for another Python or machine -> who has it."""
-    named = [file for file in files if canonicalize_name(file.filename.partition("-")[0]) == package.name]
-    found = {_digest(file): file.filename for file in named}
-    return {
-        digest: f"{place} has {name}, with a locked hash, for another Python or machine"
-        for digest, name in found.items()
-        if digest in package.hashes
-    }
+def _strange(others: Iterable[tuple[str, Iterable[File]]], package: LockedPackage) -> dict[str, str]:
+    """Return the digest of each locked wheel that is for another Python or machine -> the first place that has it."""
+    found: dict[str, str] = {}
+    for place, files in others:
+        named = [file for file in files if canonicalize_name(file.filename.partition("-")[0]) == package.name]
+        for digest, name in {_digest(file): file.filename for file in named}.items():
+            if digest in package.hashes:
+                found.setdefault(digest, f"{place} has {name}, with a locked hash, for another Python or machine")
+    return found
 
 
 def _key(file: File, package: LockedPackage, order: Mapping[Tag, int]) -> tuple[int, tuple[int, str]]:
