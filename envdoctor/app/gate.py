@@ -26,6 +26,8 @@ class GateAdded:
     lock: str
     wheel: LockedWheel
     wheel_path: str
+    installed_by: str
+    """The command that installs it: `restore` where there is no venv yet."""
 
 
 @frozen
@@ -56,6 +58,7 @@ def add(workspace: Workspace) -> Result:
         lock=str(file.lock_path),
         wheel=wheel,
         wheel_path=str(file.lock_path.parent / wheel.path),
+        installed_by="repair" if (workspace.folder / "pyvenv.cfg").is_file() else "restore",
     )
     return Result(command="gate add", data=data)
 

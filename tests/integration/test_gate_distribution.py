@@ -99,15 +99,17 @@ def test_with_and_without_a_profile_there_is_one_verdict(stack: Stack) -> None:
 def test_a_lock_of_either_form_gets_the_gate(tmp_path: Path, wheel: GateWheel) -> None:
     stack = make_stack(tmp_path)
     sha256 = hashlib.sha256(wheel.content).hexdigest()
-    for _ in range(2):  # the second time replaces what the first one added
+    for following in ("restore", "repair"):  # the second time replaces what the first one added
         added = stack.run("gate", "add", "-p", "small")
         assert (added.code, added.out, added.err) == (
             0,
             f"added envdoctor-gate {__version__} to FOLDER/lockfiles/small.txt; "
             f"its wheel is FOLDER/lockfiles/small.wheels/{wheel.filename}\n"
-            "next: `envdoctor repair --profile small`\n",
+            f"next: `envdoctor {following} --profile small`\n",
             "",
         )
+        if following == "restore":
+            make_venv(tmp_path / ".venv")
     lock = (tmp_path / "lockfiles/small.txt").read_text()
     assert re.findall(r"^envdoctor-gate==.*\n.*", lock, re.MULTILINE) == [
         f"envdoctor-gate=={__version__} \\\n    --hash=sha256:{sha256}"

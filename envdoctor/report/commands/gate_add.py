@@ -12,7 +12,7 @@ def text(data: GateAdded, style: Style) -> str:
     del style
     return (
         f"added {data.wheel.name} {data.wheel.version} to {data.lock}; its wheel is {data.wheel_path}\n"
-        f"next: `envdoctor repair --profile {shlex.quote(data.profile_asked)}`\n"
+        f"next: `envdoctor {data.installed_by} --profile {shlex.quote(data.profile_asked)}`\n"
     )
 
 
