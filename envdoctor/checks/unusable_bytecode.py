@@ -3,8 +3,9 @@
 What it finds:
     With `--deep`: `.pyc` files in `__pycache__` (or below PYTHONPYCACHEPREFIX) that Python would use, as it judges by
     their header, and at which the import then fails: cut or damaged ones. They are unmarshalled in a child process with
-    limits; no code of theirs is run. So are modules of which only the `.pyc` is there. Bytecode that Python never
-    compares with its source (PEP 552, unchecked hash) and that is of another source.
+    limits; no code of theirs is run. So are modules of which only the `.pyc` is there, and bytecode that Python never
+    compares with its source (PEP 552, unchecked hash) and that is of another source. What `python -O` alone uses is a
+    warning, unless PYTHONOPTIMIZE is set.
     What Python makes again by itself (another magic number, another time or size of the source, a cut header) is no
     finding. Not told: bytecode of another code with the time and size of its source, damage that leaves well-formed
     data, the standard library's, and that of another Python than the one that runs envdoctor.
@@ -22,7 +23,7 @@ Fix:
 
 import shlex
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby, takewhile
+from itertools import groupby
 from operator import attrgetter
 
 from envdoctor.analysis.context import CheckContext
@@ -38,47 +39,53 @@ CODE = "ED209"
 NAME = "unusable-bytecode"
 AREA = "Installed files"
 _SHOWN, _NAMED = 4, 8
-_OWNER: Callable[[StaleBytecode | DamagedBytecode], str] = attrgetter("owner")
+_GROUP: Callable[[StaleBytecode | DamagedBytecode], tuple[str, str]] = attrgetter("owner", "option")
+_ORDER: Callable[[StaleBytecode | DamagedBytecode], tuple[str, str, str]] = attrgetter("owner", "option", "bytecode")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
     """Yield one finding for each distribution and kind."""
     state = deep_files(case).bytecode_state
-    for owner, items in groupby(sorted(state.damaged, key=attrgetter("owner", "bytecode")), _OWNER):
+    for (owner, option), items in groupby(sorted(state.damaged, key=_ORDER), _GROUP):
         found = list(items)
         if remade := [item for item in found if not item.sourceless]:
             yield _finding(
                 owner,
                 f"is cut or damaged, so importing {'it' if len(remade) == 1 else 'them'} fails",
-                [*(f"{item.bytecode}: {item.reason}" for item in remade)],
+                [f"{item.bytecode}: {item.reason}" for item in remade],
                 [item.bytecode for item in remade],
+                option,
             )
         if lost := [item for item in found if item.sourceless]:
             yield _lost(case, owner, lost)
-    for owner, stale in groupby(sorted(state.stale, key=attrgetter("owner", "bytecode")), _OWNER):
+    for (owner, option), stale in groupby(sorted(state.stale, key=_ORDER), _GROUP):
         told = list(stale)
         yield _finding(
             owner,
             f"is not of {'its' if len(told) == 1 else 'their'} source, and Python runs it",
             [f"{item.bytecode}: made from another {item.source.rpartition('/')[2]}" for item in told],
             [item.bytecode for item in told],
+            option,
             "its header says unchecked hash (PEP 552): Python never compares it with the source",
         )
 
 
-def _finding(owner: str, what: str, evidence: Sequence[str], paths: Sequence[str], more: str = "") -> Finding:
+def _finding(
+    owner: str, what: str, evidence: Sequence[str], paths: Sequence[str], option: str, more: str = ""
+) -> Finding:
     return Finding(
         code=CODE,
         name=NAME,
-        severity="error",
+        severity="warning" if option else "error",
         confidence="high",
-        title=f"{owner}: the bytecode of {counted(len(paths), 'module')} {what}",
+        title=f"{owner}: the bytecode of {counted(len(paths), 'module')} {what}"
+        + (f" with `python {option}`" if option else ""),
         subject=owner,
         evidence=_shown(evidence, more),
         remediation=Remediation(
             text="delete the bytecode; Python compiles the source again", commands=(_delete(paths),), safe=True
         ),
-        causes=_causes(owner, paths),
+        causes=tuple(f"bytes:{path}" for path in paths) if option else _causes(owner, paths),
     )
 
 
@@ -114,6 +121,7 @@ def _shown(evidence: Sequence[str], more: str) -> tuple[str, ...]:
 def _delete(paths: Sequence[str]) -> str:
     if len(paths) <= _NAMED:
         return f"rm {' '.join(map(shlex.quote, paths))}"
-    inside = "-path '*/__pycache__/*.pyc'" if all("/__pycache__/" in path for path in paths) else "-name '*.pyc'"
-    alike = takewhile(lambda parts: len(set(parts)) == 1, zip(*(path.split("/")[:-1] for path in paths), strict=False))
-    return f"find {shlex.quote('/'.join(parts[0] for parts in alike))}/ -type f {inside} -delete"
+    # Of a folder that holds nothing but bytecode, that folder alone: `check --fix` carries out no `find`.
+    folders = (path.rpartition("/")[0] for path in paths)
+    gone = [at if at.endswith("/__pycache__") else path for at, path in zip(folders, paths, strict=True)]
+    return f"rm -r {' '.join(map(shlex.quote, dict.fromkeys(gone)))}"

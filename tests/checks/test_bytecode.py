@@ -21,6 +21,7 @@ from envdoctor.model.verdict import Verdict
 from envdoctor.probes.venv import used_bytecode
 from envdoctor.probes.venv.bytecode import BytecodeState, DamagedBytecode
 from envdoctor.probes.venv.deep_files import DeepFiles
+from envdoctor.stack.fix_commands import on_a_copy
 from tests.factories import make_facts as facts
 from tests.factories.examine_venv import mend, outline, verdict_of
 from tests.factories.make_reading import bare_host, read
@@ -143,10 +144,12 @@ def test_finds_ed209_many_and_deletes_nothing_but_bytecode(venv: Venv, root: Pat
         rewrite(path, path.read_bytes()[:-20])
     (finding,) = _verdict(venv).findings
     folder = venv.site_packages / "thing/__pycache__"
-    assert finding.remediation.commands == (f"find {folder}/ -type f -path '*/__pycache__/*.pyc' -delete",)
+    assert finding.remediation.commands == (f"rm -r {folder}",)
+    copied = "/copy" + str(folder).removeprefix(str(venv.prefix))
+    assert on_a_copy(f"rm -r {folder}", str(venv.prefix), "/copy") == (("rm", "-r", copied),)
     assert (len(finding.evidence), finding.evidence[-1]) == (5, "and 6 more")
     _mend(finding, root)
-    assert list(folder.iterdir()) == []
+    assert not folder.exists()
     assert len(list((venv.site_packages / "thing").glob("*.py"))) == len(NAMES) + 1
 
 
@@ -197,7 +200,22 @@ def test_bytecode_is_looked_for_where_this_environment_keeps_it(venv: Venv, tmp_
     rewrite(optimized, beside.read_bytes()[:-20])
     assert _imports(venv, "a", PYTHONOPTIMIZE="1") == "EOFError: marshal data too short"
     state = _deep(venv)
-    assert (state.whole, [item.bytecode for item in state.damaged]) == (1, [str(optimized)])
+    told = [(item.bytecode, item.option) for item in state.damaged]
+    assert (state.whole, told) == (1, [(str(optimized), "-O")])
+    for value, option in (("1", ""), ("yes", ""), ("2", "-O"), ("0", "-O")):
+        assert [item.option for item in _deep(venv, PYTHONOPTIMIZE=value).damaged] == [option]
+
+
+def test_what_an_option_alone_uses_is_a_warning_and_breaks_no_import(venv: Venv) -> None:
+    path = _compiled(venv, "a").with_name(f"a.{TAG}.opt-1.pyc")
+    path.write_bytes(path.with_name(f"a.{TAG}.pyc").read_bytes()[:-20])
+    assert _imports(venv, "a") == ""
+    (finding,) = _verdict(venv).findings
+    assert (finding.severity, finding.title) == (
+        "warning",
+        "thing: the bytecode of 1 module is cut or damaged, so importing it fails with `python -O`",
+    )
+    assert (finding.remediation.commands, finding.causes) == ((f"rm {path}",), (f"bytes:{path}",))
 
 
 def test_what_was_whole_is_remembered_until_it_changes(venv: Venv, monkeypatch: pytest.MonkeyPatch) -> None:

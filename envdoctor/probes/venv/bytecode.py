@@ -27,6 +27,8 @@ class StaleBytecode:
     """Absolute."""
     bytecode: str
     """Absolute."""
+    option: str = ""
+    """Python's option, "-O" or "-OO", without which this environment does not use it."""
 
 
 @frozen
@@ -40,6 +42,8 @@ class DamagedBytecode:
     """As Python says it ("EOFError: marshal data too short")."""
     sourceless: bool
     """There is no source from which Python could make it again."""
+    option: str = ""
+    """As of `StaleBytecode`."""
 
 
 @frozen

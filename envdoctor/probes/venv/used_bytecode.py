@@ -34,7 +34,8 @@ _MAXIMUM_SOURCE = 16 * 1024 * 1024
 _LONGEST, _MEMORY = 64 * 1024 * 1024, 4 * 1024 * 1024 * 1024
 _BATCH, _BATCH_SECONDS, _MOST_ENDS = 2000, 60, 20
 _UNREAD = "?"
-_OPTIMIZED = ("", ".opt-1", ".opt-2")
+_OPTIMIZED = {"": "", ".opt-1": "-O", ".opt-2": "-OO"}
+"""Part of the name -> Python's option that makes it use such files."""
 _WHOLE = b"1"
 _CHILD = f"""
 import marshal, os, resource, sys
@@ -69,6 +70,7 @@ class _Used(NamedTuple):
     path: str
     key: bytes
     sourceless: bool = False
+    option: str = ""
 
 
 @mutable
@@ -97,8 +99,8 @@ def bytecode_state(reading: Reading, sourceless: Sequence[tuple[str, str]]) -> B
     memo.notes.clear()  # the digests' notes say the same
     algorithm = f"marshal-{magic}"
     found = _Found(known={} if reading.options.everything else memo.known.get(algorithm, {}))
-    for owner, source, compiled in candidates:
-        _judge(owner, source, compiled, magic, found)
+    for candidate in candidates:
+        _judge(candidate, magic, found)
     for owner, path in sourceless:
         try:
             key = key_of(os.stat(path))  # noqa: PTH116 - a string path
@@ -131,15 +133,27 @@ def _with_contents(state: BytecodeState, found: _Found, memo: DigestMemo, algori
         unread=len(unread),
         reason=unread[0].removeprefix(_UNREAD) if unread else "",
         damaged=tuple(
-            DamagedBytecode(owner=item.owner, bytecode=item.path, reason=words, sourceless=item.sourceless)
+            DamagedBytecode(
+                owner=item.owner, bytecode=item.path, reason=words, sourceless=item.sourceless, option=item.option
+            )
             for item, words in told
             if words and not words.startswith(_UNREAD)
         ),
     )
 
 
-def _candidates(reading: Reading, python: Interpreter) -> Iterator[tuple[str, str, str]]:
-    """Yield (owner, source, bytecode) of each file in which Python looks for bytecode of a listed module."""
+class _Candidate(NamedTuple):
+    owner: str
+    source: str
+    compiled: str
+    option: str
+
+
+def _candidates(reading: Reading, python: Interpreter) -> Iterator[_Candidate]:
+    """Yield each file in which Python looks for bytecode of a listed module."""
+    optimize = reading.host.environ.get("PYTHONOPTIMIZE", "")
+    level = optimize if optimize.isdecimal() or not optimize else "1"
+    options = _OPTIMIZED | {f".opt-{level.lstrip('0')}": ""}
     tag = f".cpython-{python.minor.replace('.', '')}{'t' if python.free_threaded else ''}"
     prefix = "" if reading.options.fresh else reading.host.environ.get("PYTHONPYCACHEPREFIX", "")
     items, records = reading.fact(Distributions).items, index(reading)
@@ -158,9 +172,9 @@ def _candidates(reading: Reading, python: Interpreter) -> Iterator[tuple[str, st
                 folders[folder] = (beside, _names(beside))
             cache, names = folders[folder]
             stem = name.removesuffix(".py")
-            for optimized in _OPTIMIZED if names else ():
+            for optimized, option in options.items() if names else ():
                 if (compiled := f"{stem}{tag}{optimized}.pyc") in names:
-                    yield items[at].name, f"{folder}/{name}", f"{cache}/{compiled}"
+                    yield _Candidate(items[at].name, f"{folder}/{name}", f"{cache}/{compiled}", option)
 
 
 def _names(folder: str) -> frozenset[str]:
@@ -170,7 +184,8 @@ def _names(folder: str) -> frozenset[str]:
         return frozenset()
 
 
-def _judge(owner: str, source: str, compiled: str, magic: int, found: _Found) -> None:
+def _judge(candidate: _Candidate, magic: int, found: _Found) -> None:
+    owner, source, compiled, option = candidate
     try:
         status = os.stat(compiled)  # noqa: PTH116 - a string path
         if not stat.S_ISREG(status.st_mode):
@@ -184,10 +199,10 @@ def _judge(owner: str, source: str, compiled: str, magic: int, found: _Found) ->
     except OSError:
         return
     if use == "stale":
-        found.stale.append(StaleBytecode(owner=owner, source=source, bytecode=compiled))
+        found.stale.append(StaleBytecode(owner=owner, source=source, bytecode=compiled, option=option))
     elif use:
         # What is known of one that is compared by hash depends on its source.
-        found.used.append(_Used(owner, compiled, key if use == "by time" else b""))
+        found.used.append(_Used(owner, compiled, key if use == "by time" else b"", option=option))
 
 
 def _use(source: str, header: bytes, magic: int) -> Literal["by time", "by hash", "stale", ""]:
