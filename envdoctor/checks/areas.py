@@ -212,17 +212,21 @@ def not_checked(case: CheckContext) -> tuple[str, ...]:
 
 
 def _unlisted(case: CheckContext) -> Iterator[str]:
-    """Name the packages whose files no list tells: an egg-info has no RECORD."""
+    """Name the packages whose files no list tells: they have no RECORD, and ED205 does not ask for it."""
     installed, dpkg = case.facts.get(Distributions), case.facts.get(SystemPackages)
     if installed is None:
         return
-    by_dpkg = dpkg is not None and dpkg.files
+    python = case.facts.get(Interpreter)
+    own = ("site-packages", ".dist-info") if python is not None and python.is_venv else ("", "")
+    by_dpkg = dpkg.metadata if dpkg is not None and dpkg.files else ()
     count = sum(
-        item.folder.endswith(".egg-info")
+        not item.has_record
+        and (item.origin, item.folder[-len(".dist-info") :]) != own
         and item.origin in ("site-packages", "user site", "base site-packages")
         and not item.editable
         and not item.shadowed
-        and not (by_dpkg and item.site.endswith(SITE))
+        and not item.unreadable
+        and not (item.folder in by_dpkg and item.site.endswith(SITE))
         for item in installed.items
     )
     if count:

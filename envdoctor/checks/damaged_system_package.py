@@ -13,7 +13,8 @@ Example:
     `numpy/core/_multiarray_umath.cpython-311-x86_64-linux-gnu.so` of python3-numpy is gone.
 
 Fix:
-    `apt-get install --reinstall` writes them again, in the version that is installed.
+    `apt-get install --reinstall` writes them again, in the newest version that the index has; it asks first where that
+    changes other packages.
 """
 
 import shlex
@@ -23,12 +24,11 @@ from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.damage import listed
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.wording import counted
-from envdoctor.probes.venv.system_packages import SystemPackage, SystemPackages
+from envdoctor.probes.venv.system_packages import METADATA, SystemPackage, SystemPackages
 
 CODE = "ED210"
 NAME = "damaged-system-package"
 AREA = "Installed files"
-_METADATA = (".egg-info", ".dist-info")
 
 
 def run(case: CheckContext) -> Iterator[Finding]:
@@ -43,7 +43,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
 def _finding(package: SystemPackage) -> Finding:
     parts = [f"{len(package.missing)} missing"] if package.missing else []
     parts += [f"{len(package.changed)} changed"] if package.changed else []
-    code = [path for path in package.missing if not any(f"{end}/" in f"{path}/" for end in _METADATA)]
+    code = [path for path in package.missing if not any(f"{end}/" in f"{path}/" for end in METADATA)]
     evidence = [f"missing: {listed(package.missing)}"] if package.missing else []
     evidence += [f"of other contents than dpkg recorded: {listed(package.changed)}"] if package.changed else []
     return Finding(
@@ -56,6 +56,6 @@ def _finding(package: SystemPackage) -> Finding:
         evidence=tuple(evidence),
         remediation=Remediation(
             text="Reinstall the package; what pip wrote over its files is replaced",
-            commands=(f"sudo apt-get install --reinstall --yes {shlex.quote(package.name)}",),
+            commands=(f"sudo apt-get install --reinstall {shlex.quote(package.name)}",),
         ),
     )

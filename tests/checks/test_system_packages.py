@@ -53,7 +53,7 @@ def test_finds_ed210_a_file_that_dpkg_lists(tmp_path: Path, gone: str, severity:
     assert finding.severity == severity
     assert finding.title == "python3-numpy:amd64, a package of the system's: 1 missing of 2 files"
     assert finding.evidence == (f"missing: {name}",)
-    assert finding.remediation.commands == ("sudo apt-get install --reinstall --yes python3-numpy:amd64",)
+    assert finding.remediation.commands == ("sudo apt-get install --reinstall python3-numpy:amd64",)
     assert summarize("Installed files", case)[1].endswith("; of 2 that dpkg lists, 1 missing")
 
 
@@ -70,7 +70,7 @@ def test_finds_ed210_other_contents_with_deep_only(tmp_path: Path) -> None:
 @pytest.mark.parametrize("deep", [False, True])
 def test_passes_ed210_whole_packages(tmp_path: Path, *, deep: bool) -> None:
     looked = _looked(tmp_path, deep=deep)
-    assert looked == SystemPackages(on_path=True, files=2, damaged=())
+    assert looked == SystemPackages(on_path=True, files=2, damaged=(), metadata=("numpy-1.egg-info",))
     assert list(damaged_system_package.run(facts.case(looked))) == []
     with pytest.raises(DoesNotApplyError):
         list(damaged_system_package.run(facts.case(SystemPackages(on_path=False, files=0, damaged=()))))
@@ -83,7 +83,36 @@ def test_a_package_without_a_list_of_files_is_not_called_checked() -> None:
     by_setup = facts.distribution("thing", folder="thing-1.egg-info", has_record=False)
     installed = facts.distributions(debian, by_setup)
     broken = SystemPackage(name="python3-numpy", missing=(), changed=(), files=9)
-    known = SystemPackages(on_path=True, files=9, damaged=(broken,))
+    known = SystemPackages(on_path=True, files=9, damaged=(broken,), metadata=("numpy-1.egg-info",))
+    others = replace(known, metadata=("pip-1.egg-info",))
     unknown = SystemPackages(on_path=True, files=0, damaged=())
     assert "the files of 1 distribution without a RECORD" in not_checked(facts.case(installed, known))[0]
-    assert "the files of 2 distributions without a RECORD" in not_checked(facts.case(installed, unknown))[0]
+    for section in (others, unknown):
+        assert "the files of 2 distributions without a RECORD" in not_checked(facts.case(installed, section))[0]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"origin": "user site"}, True),
+        ({"origin": "user site", "has_record": True}, False),
+        ({"origin": "user site", "unreadable": True}, False),  # another check's
+        ({}, False),  # ED205's
+    ],
+)
+def test_a_dist_info_without_a_record_where_ed205_does_not_look(changes: dict[str, object], *, said: bool) -> None:
+    installed = facts.distributions(facts.distribution("thing", **{"has_record": False, **changes}))
+    assert ("the files of 1 distribution without a RECORD" in str(not_checked(facts.case(installed)))) == said
+
+
+def test_only_the_folder_of_dpkgs_lists_counts(tmp_path: Path) -> None:
+    other = tmp_path / "opt/lib/python3/dist-packages"
+    other.mkdir(parents=True)
+    host = bare_host(tmp_path / "home", PYTHONPATH=str(other))
+    assert not read(make_venv(tmp_path / "venv").prefix, host).fact(SystemPackages).on_path
+    (tmp_path / "root/usr/lib/python3/dist-packages").mkdir(parents=True)
+    (tmp_path / "root/lib").symlink_to("usr/lib")
+    merged = replace(
+        host, root=tmp_path / "root", environ={"PYTHONPATH": str(tmp_path / "root/lib/python3/dist-packages")}
+    )
+    assert read(tmp_path / "venv", merged).fact(SystemPackages).on_path

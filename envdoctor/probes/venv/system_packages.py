@@ -11,7 +11,8 @@ from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.search_path import SearchPath
 
 SITE = "/lib/python3/dist-packages"
-"""Where dpkg puts them, below the prefix; most come without a RECORD."""
+"""Where dpkg puts them, below /usr; most come without a RECORD."""
+METADATA = (".egg-info", ".dist-info")
 _LISTS = "var/lib/dpkg/info"
 _LONGEST_LIST, _LONGEST_FILE = 4 * 1024 * 1024, 512 * 1024 * 1024
 
@@ -39,20 +40,30 @@ class SystemPackages:
     damaged: tuple[SystemPackage, ...]
     unreadable: tuple[str, ...] = ()
     """Lists and files that could not be read, each with its reason."""
+    metadata: tuple[str, ...] = ()
+    """Names of the metadata folders that the lists name: the files of these distributions were looked at."""
 
 
 def probe(reading: Reading) -> SystemPackages:
     """Look for every file that dpkg lists below dist-packages; where the options ask for it, hash them too."""
-    if not any(entry.path.endswith(SITE) for entry in reading.fact(SearchPath).entries):
+    site = f"{reading.host.root / 'usr'}{SITE}"
+    if not any(_is(entry.path, site) for entry in reading.fact(SearchPath).entries):
         return SystemPackages(on_path=False, files=0, damaged=())
     unreadable: list[str] = []
-    found = [_look(reading, path, unreadable) for path in _lists(reading.host.root / _LISTS, unreadable)]
+    metadata: set[str] = set()
+    found = [_look(reading, path, unreadable, metadata) for path in _lists(reading.host.root / _LISTS, unreadable)]
     return SystemPackages(
         on_path=True,
         files=sum(package.files for package in found),
         damaged=tuple(package for package in found if package.missing or package.changed),
         unreadable=tuple(unreadable),
+        metadata=tuple(sorted(metadata)),
     )
+
+
+def _is(path: str, site: str) -> bool:
+    """Tell whether they are one folder: where /lib is a link to /usr/lib, it has two names."""
+    return path.endswith(SITE) and os.path.realpath(path) == os.path.realpath(site)
 
 
 def _lists(folder: Path, unreadable: list[str]) -> list[Path]:
@@ -66,10 +77,13 @@ def _lists(folder: Path, unreadable: list[str]) -> list[Path]:
     return [folder / name for name in names if name.startswith("python3-") and name.endswith(".md5sums")]
 
 
-def _look(reading: Reading, path: Path, unreadable: list[str]) -> SystemPackage:
+def _look(reading: Reading, path: Path, unreadable: list[str], metadata: set[str]) -> SystemPackage:
     missing, changed, files = [], [], 0
     for digest, name in _rows(path, unreadable):
         at = reading.host.root / name
+        below = name.partition(f"{SITE}/")[2].partition("/")[0]
+        if below.endswith(METADATA):
+            metadata.add(below)
         try:
             at.lstat()
             same = not reading.options.deep or digest == _md5(at)
@@ -94,7 +108,7 @@ def _rows(path: Path, unreadable: list[str]) -> Iterator[tuple[str, str]]:
         return
     for row in text.splitlines():
         digest, _, name = row.partition("  ")
-        if f"{SITE}/" in f"/{name}" and ".." not in name.split("/") and name.isprintable():
+        if name.lstrip("/").startswith(f"usr{SITE}/") and ".." not in name.split("/") and name.isprintable():
             yield digest, name.lstrip("/")
 
 
