@@ -12,7 +12,8 @@ Example:
     `~/.cache/torch_extensions/py312_cu128/fused_adam/fused_adam.so` needs libcudart.so.13.
 
 Fix:
-    Delete the folder of that one extension; it is compiled again at its next use. No other cache entry is touched.
+    Delete the folder of that one extension, or the object alone where the folder holds other files than a build makes;
+    it is compiled again at its next use. No other cache entry is touched.
 """
 
 import shlex
@@ -71,8 +72,8 @@ def _finding(item: CompiledObject, severity: str, what: str, evidence: str) -> F
         subject=path.name,
         evidence=(item.path, evidence),
         remediation=Remediation(
-            text="Delete this one extension's folder; it is compiled again at its next use. Other jobs that use it now "
-            "keep what they have loaded",
-            commands=(f"rm -r {shlex.quote(str(path.parent))}",),
+            text=f"Delete this one extension's {'folder' if item.alone else 'object'}; it is compiled again at its "
+            "next use. Other jobs that use it now keep what they have loaded",
+            commands=(f"rm {'-r ' * item.alone}{shlex.quote(str(path.parent if item.alone else path))}",),
         ),
     )

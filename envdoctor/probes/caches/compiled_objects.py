@@ -23,6 +23,9 @@ from envdoctor.probes.venv.interpreter import Interpreter
 _MAXIMUM_OBJECTS = 256
 _MAXIMUM_DEPTH = 6
 _BUILD_FILE = 64 * 1024
+_NINJA = "build.ninja"
+_MADE = frozenset({_NINJA, ".ninja_log", ".ninja_deps", "lock", "main.cpp", "cuda.cu", "sycl.sycl"})
+"""What a build leaves beside objects; the sources are those that `load_inline` writes."""
 _INCLUDE = pattern(r"-(?:isystem|I)\s*(\S+/torch)/include(?=\s)")
 _CUDA_MAJOR = pattern(r"^lib(?:cudart|cublas|cublasLt|nvrtc|nvJitLink)\.so\.(\d+)")
 
@@ -42,6 +45,8 @@ class CompiledObject:
     """The torch package whose headers its build.ninja names; empty when there is none."""
     for_this_torch: bool
     """False when `built_for` is another package than the environment's."""
+    alone: bool = False
+    """Its folder holds build.ninja and nothing but what a build makes: none of the user's sources."""
 
 
 @frozen
@@ -77,6 +82,7 @@ def probe(reading: Reading) -> CompiledObjects:
                 cuda_major=majors.pop() if len(majors) == 1 else "",
                 built_for=built_for,
                 for_this_torch=not built_for or _same(Path(built_for), Path(build.folder)),
+                alone=_is_alone(Path(path).parent),
             )
         )
     return CompiledObjects(
@@ -122,9 +128,17 @@ def _same(one: Path, other: Path) -> bool:
         return False
 
 
+def _is_alone(folder: Path) -> bool:
+    try:
+        names = os.listdir(folder)  # noqa: PTH208 - names only
+    except OSError:
+        return False
+    return _NINJA in names and all(name in _MADE or name.endswith((".o", ".so", ".d")) for name in names)
+
+
 def _built_for(folder: Path) -> str:
     try:
-        text = read_prefix(folder / "build.ninja", _BUILD_FILE).decode("utf-8", "replace")
+        text = read_prefix(folder / _NINJA, _BUILD_FILE).decode("utf-8", "replace")
     except OSError:
         return ""
     match = _INCLUDE.search(text)

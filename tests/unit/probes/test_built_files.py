@@ -176,15 +176,16 @@ def test_whose_headers_an_extension_was_built_with(tmp_path: Path) -> None:
     ninja = "cflags = -DX -isystem {0}/include -isystem {0}/include/torch/csrc/api/include -std=c++17\n"
     _extension(root / "mine", ninja=ninja.format(venv.site_packages / "torch"))
     _extension(root / "theirs", ninja=ninja.format("/old/lib/python3.12/site-packages/torch"))
+    (root / "theirs/theirs_cuda.cu").write_text("// the user's own")
     _extension(root / "unsaid")
     told = {
-        Path(item.path).stem: (item.built_for, item.for_this_torch)
+        Path(item.path).stem: (item.built_for, item.for_this_torch, item.alone)
         for item in read(venv.prefix, host).fact(CompiledObjects).objects
     }
     assert told == {
-        "mine": (str(venv.site_packages / "torch"), True),
-        "theirs": ("/old/lib/python3.12/site-packages/torch", False),
-        "unsaid": ("", True),
+        "mine": (str(venv.site_packages / "torch"), True, True),
+        "theirs": ("/old/lib/python3.12/site-packages/torch", False, False),
+        "unsaid": ("", True, False),
     }
 
 
