@@ -28,6 +28,7 @@ from envdoctor.model.finding import Finding, Remediation
 from envdoctor.probes.loading.extension_modules import ExtensionModules, ForeignExtension, Witness, any_fits
 from envdoctor.probes.loading.libraries import Libraries
 from envdoctor.probes.machine.library_path import LibraryFolder, Preload
+from envdoctor.probes.venv import shadowing
 from envdoctor.probes.venv.conda import Conda, CondaPackage
 from envdoctor.probes.venv.distributions import Leftover
 from envdoctor.probes.venv.launchers import Launcher, Launchers, StrayScript
@@ -650,18 +651,25 @@ def test_finds_ed202_a_ca_bundle_that_is_gone_or_shorter() -> None:
         assert finding.subject == "certifi"
 
 
-def test_finds_ed410_the_one_module_of_a_distribution_in_the_current_folder(tmp_path: Path) -> None:
+def test_finds_ed410_the_one_module_of_a_distribution_in_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`yaml.py` of a project in front of PyYAML's; in front of `tests` that a wheel brings by mistake it is meant."""
     yaml = make_wheel(tmp_path / "wheels", "PyYAML", "6", files={"yaml/__init__.py": "", "_yaml/__init__.py": ""})
     many = make_wheel(tmp_path / "wheels", "many", "1", files={"many/__init__.py": "", "tests/__init__.py": ""})
     venv = make_venv(tmp_path / "venv", yaml, many)
     project = tmp_path / "project"
     project.mkdir()
-    for name in ("yaml.py", "tests.py"):
+    for name in ("yaml.py", "tests.py", "own.py"):
         (project / name).write_text("")
+    asked: list[str] = []
+    wins = shadowing._wins
+    monkeypatch.setattr(shadowing, "_wins", lambda at, name: asked.append(name) or wins(at, name))
     host = replace(bare_host(tmp_path / "home"), cwd=project)
     (finding,) = verdict_of(venv.prefix, host).findings
     assert finding.title == f"yaml would be imported from {project} (current folder) instead of {venv.site_packages}"
+    assert "yaml" in asked
+    assert "own" not in asked  # there may be 30,000
 
 
 def test_finds_ed410_two_distributions_with_one_modules_name(tmp_path: Path) -> None:

@@ -126,21 +126,21 @@ def _by_current_folder(reading: Reading, entries: tuple[PathEntry, ...]) -> Iter
     if inside or reading.host.environ.get("PYTHONSAFEPATH"):
         return
     here = PathEntry(path=str(cwd), origin=CURRENT_FOLDER)
+    present = _names(here)
     if not _is_standard_library(here):
-        yield from (
-            _shadow(name, here, _STANDARD) for name in sorted(_names(here) & _STANDARD_OF_TORCH) if _wins(here, name)
-        )
+        needed = sorted(present & _STANDARD_OF_TORCH)
+        yield from (_shadow(name, here, _STANDARD) for name in needed if _wins(here, name))
     items = reading.fact(Distributions).items
     named = {item.name.replace("-", "_") for item in items}
     for item in items:
         name = item.name.replace("-", "_")
         if not item.shadowed and not item.editable and _wins(here, name) and _is_there(item.site, name):
             yield _shadow(name, here, PathEntry(path=item.site, origin=item.origin))
-    sites = {item.site: item.origin for item in items if item.origin == "site-packages"}
-    for name in sorted(_names(here) - named):
-        for site, origin in sites.items():
-            if _wins_in(site, name) and _wins(here, name) and _is_only_module(reading, site, name):
-                yield _shadow(name, here, PathEntry(path=site, origin=origin))
+    for site in dict.fromkeys(item.site for item in items if item.origin == "site-packages"):
+        below = PathEntry(path=site, origin="site-packages")
+        for name in sorted((present & _names(below)) - named):
+            if _wins(below, name) and _wins(here, name) and _is_only_module(reading, site, name):
+                yield _shadow(name, here, below)
 
 
 def _is_only_module(reading: Reading, site: str, name: str) -> bool:
