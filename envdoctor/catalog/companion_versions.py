@@ -97,7 +97,13 @@ def _series(version: str) -> tuple[int, int]:
 def fits_torch(name: str, version: str, series: str) -> bool:
     """Tell whether that version of torchvision or torchaudio works with a torch of that series ("2.11")."""
     wanted = (torch_for_torchvision if name == "torchvision" else torch_for_torchaudio)(version)
-    return wanted in ("", series)
+    if wanted:
+        return wanted == series
+    last = TORCHVISION_EXACT.stop if name == "torchvision" else TORCHAUDIO_EXACT.stop
+    first = (2, last - TORCHVISION_OFFSET if name == "torchvision" else last)
+    # One behind the table works with the first torch behind it and with later ones.
+    behind = _series(version) >= ((0, last) if name == "torchvision" else first)
+    return not behind or _series(series) >= first
 
 
 def series_for(name: str, torch: str) -> str:

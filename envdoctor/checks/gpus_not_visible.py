@@ -2,8 +2,8 @@
 
 What it finds:
     CUDA_VISIBLE_DEVICES, read as the driver reads it, against what NVML lists and the number the profile needs: an
-    entry that names no GPU and drops all behind it, an entry named twice, a GPU in MIG mode without a MIG UUID, several
-    MIG UUIDs for one process, too few GPUs.
+    entry that names no GPU and drops all behind it, an entry named twice, one that CUDA reads in part (`0-3` is GPU 0),
+    a GPU in MIG mode without a MIG UUID, several MIG UUIDs for one process, too few GPUs.
 
 Why it matters:
     CUDA gives no warning: `invalid device ordinal` or `No CUDA GPUs are available` come later, on some ranks. NVML does
@@ -54,7 +54,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
             yield _too_few(case, count, needed, f"NVML lists {counted(count, 'GPU')}; {_VARIABLE} is not set", [])
         return
     seen = parse_visible(value, count, _uuids(gpu))
-    mistake = _mistake(gpu, value, seen)
+    mistake = _mistake(gpu, value, seen, needed)
     if mistake is not None:
         yield mistake
     if needed and (len(seen.devices) < needed) and not (mistake is not None and mistake.severity == "error"):
@@ -70,7 +70,14 @@ def _all(gpu: Gpu) -> list[str]:
     return [str(device.index) for device in gpu.devices]
 
 
-def _mistake(gpu: Gpu, value: str, seen: Visible) -> Finding | None:
+def _kind(entry: str) -> str:
+    """Return what an entry is by its form: "GPU-", "MIG-", "ordinal", or empty for none of these."""
+    if entry.strip().removeprefix("+").isdecimal():
+        return "ordinal"
+    return entry[:4] if entry.startswith(("GPU-", "MIG-")) else ""
+
+
+def _mistake(gpu: Gpu, value: str, seen: Visible, needed: int) -> Finding | None:
     total = f" of {counted(len(gpu.devices), 'GPU')}" if gpu.devices else ""
     if seen.named_twice:
         title = f"{_VARIABLE}={value!r} names {seen.stopped_at!r} twice, which leaves no GPU visible"
@@ -80,6 +87,26 @@ def _mistake(gpu: Gpu, value: str, seen: Visible) -> Finding | None:
         title = f"{_VARIABLE}={value!r} leaves {left} visible: {seen.stopped_at!r} names no GPU and ends the list"
         dropped = f"dropped behind it: {', '.join(seen.dropped)}" if seen.dropped else "nothing stands before it"
         return _finding(gpu, value, "error", title, dropped)
+    return _in_part(gpu, value, seen, needed) or _in_mig(gpu, value, seen)
+
+
+def _in_part(gpu: Gpu, value: str, seen: Visible, needed: int) -> Finding | None:
+    """Return the finding of a list whose last entry is of another kind, or of one with an entry like "0-3"."""
+    entries, left = value.split(","), str(len(seen.devices))
+    if gpu.devices:
+        left += f" of {counted(len(gpu.devices), 'GPU')}"
+    if seen.devices and seen.stopped_at and _kind(seen.stopped_at) not in ("", _kind(entries[0])):
+        title = f"{_VARIABLE}={value!r} leaves {left} visible: {seen.stopped_at!r} ends the list"
+        return _finding(gpu, value, "error", title, "ordinals, UUIDs and MIG names do not mix")
+    cut = next((one for one in entries[: len(seen.devices)] if not _kind(one)), None) if not seen.mig else None
+    if cut is not None:
+        title = f"{_VARIABLE}={value!r} leaves {left} visible: of {cut!r} CUDA reads the first number alone"
+        severity: Severity = "error" if needed > len(seen.devices) else "warning"
+        return _finding(gpu, value, severity, title, f"visible: {', '.join(seen.devices)}")
+    return None
+
+
+def _in_mig(gpu: Gpu, value: str, seen: Visible) -> Finding | None:
     if seen.mig > 1:
         title = f"{_VARIABLE} names {seen.mig} MIG instances; a process uses the first one only"
         return _finding(gpu, value, "warning", title, f"visible: {', '.join(seen.devices)}")

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from envdoctor.analysis.context import DoesNotApplyError
+from envdoctor.catalog.companion_versions import fits_torch
 from envdoctor.checks import (
     cache_filesystem,
     cpu_build,
@@ -19,6 +20,7 @@ from envdoctor.checks import (
     stub_libcuda,
 )
 from envdoctor.checks.registry import judge
+from envdoctor.model.finding import Remediation
 from envdoctor.model.profile import CompileWanted, GpuWanted
 from envdoctor.probes.caches.compile_caches import CompileCaches
 from envdoctor.probes.caches.compiled_objects import CompiledObject, CompiledObjects
@@ -65,15 +67,34 @@ def test_finds_ed411_a_cpu_build_beside_gpus() -> None:
     assert (finding.severity, finding.title) == ("note", "torch 2.10.0+cpu is a CPU build, on a machine with 8 GPUs")
 
 
-def test_another_build_of_torch_brings_its_companions_along() -> None:
-    companions = (("torchvision", "0.25.0+cpu"), ("torchaudio", "2.9.1"))
+@pytest.mark.parametrize(
+    ("vision", "audio", "specs"),
+    [
+        ("0.25.0+cpu", "2.9.1", "torchvision==0.25.0 'torchaudio==2.10.*'"),
+        # Behind the table: for the torch that is the first behind it, and later ones.
+        ("0.30.0", "2.11.0", "'torchvision==0.25.*' 'torchaudio==2.10.*'"),
+    ],
+)
+def test_another_build_of_torch_brings_its_companions_along(vision: str, audio: str, specs: str) -> None:
+    companions = (("torchvision", vision), ("torchaudio", audio))
     installed = facts.distributions(*(facts.distribution(*pair) for pair in (("torch", "2.10.0+cpu"), *companions)))
     (finding,) = cpu_build.run(facts.case(EIGHT, CPU, installed))
     assert finding.remediation.commands == (
         f"uv pip install --python {facts.PREFIX}/bin/python --torch-backend auto --reinstall-package torch "
-        "--reinstall-package torchvision --reinstall-package torchaudio torch==2.10.0 torchvision==0.25.0 "
-        "'torchaudio==2.10.*'",
+        f"--reinstall-package torchvision --reinstall-package torchaudio torch==2.10.0 {specs}",
     )
+
+
+@pytest.mark.parametrize(
+    ("name", "version", "fits"),
+    [
+        ("torchaudio", "2.11.0", ["2.11", "2.12", "2.14"]),
+        ("torchvision", "0.29.1", ["2.14"]),
+        ("torchvision", "0.27.0", ["2.12"]),
+    ],
+)
+def test_companions_of_later_torches_fit_no_earlier_one(name: str, version: str, fits: list[str]) -> None:
+    assert [one for one in ("2.7", "2.10", "2.11", "2.12", "2.14") if fits_torch(name, version, one)] == fits
 
 
 @pytest.mark.parametrize(
@@ -159,6 +180,7 @@ def _object(**changes: object) -> CompiledObjects:
         cuda_major="12",
         built_for="",
         for_this_torch=True,
+        alone=True,
     )
     return CompiledObjects(objects=(replace(made, **changes),), unreadable=(), read_all=True)
 
@@ -181,6 +203,15 @@ def test_finds_ed503_another_environments_torch() -> None:
     assert (finding.severity, finding.title) == (
         "warning",
         "fused_adam.so in the torch_extensions cache was compiled for the torch of another environment",
+    )
+
+
+def test_ed503_deletes_no_folder_with_files_of_the_users() -> None:
+    (finding,) = foreign_compiled_object.run(facts.case(_object(cuda_major="13", alone=False)))
+    assert finding.remediation == Remediation(
+        text="Delete this one extension's object; it is compiled again at its next use. Other jobs that use it now "
+        "keep what they have loaded",
+        commands=("rm '/home/me/.cache/torch_extensions/py312_cu128/fused adam/fused_adam.so'",),
     )
 
 
@@ -223,13 +254,32 @@ def test_ed606_without_nvml_a_mistake_in_the_list_still_shows() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    ["0-3", "0:4", "0 1 2 3", "gpu4-7", "0,1;2,9", "9", "0-3,0-3", f"0,{EIGHT.devices[0].uuid}"],
+    ("value", "title", "alone"),
+    [
+        ("0-3", "leaves 1 of 8 GPUs visible: of '0-3' CUDA reads the first number alone", "warning"),
+        ("0:4", "leaves 1 of 8 GPUs visible: of '0:4' CUDA reads the first number alone", "warning"),
+        ("0 1 2 3", "leaves 1 of 8 GPUs visible: of '0 1 2 3' CUDA reads the first number alone", "warning"),
+        ("0,1;2,9", "leaves 2 of 8 GPUs visible: of '1;2' CUDA reads the first number alone", "warning"),
+        ("gpu4-7", "leaves no GPU visible: 'gpu4-7' names no GPU and ends the list", "error"),
+        ("9", "leaves no GPU visible: '9' names no GPU and ends the list", "error"),
+        ("0-3,0-3", "names '0-3' twice, which leaves no GPU visible", "error"),
+        ("0,GPU-0", "leaves 1 of 8 GPUs visible: 'GPU-0' ends the list", "error"),
+    ],
 )
-def test_ed606_does_not_guess_what_a_list_means(value: str) -> None:
-    for finding in gpus_not_visible.run(facts.case(EIGHT, facts.variables(CUDA_VISIBLE_DEVICES=value))):
-        assert finding.remediation.commands == ()
-        assert finding.remediation.text == "Write the ordinals or UUIDs of the GPUs that are meant, with commas"
+def test_ed606_does_not_guess_what_a_list_means(value: str, title: str, alone: str) -> None:
+    for profile, severity in ((None, alone), (_needing(4), "error")):
+        case = facts.case(EIGHT, facts.variables(CUDA_VISIBLE_DEVICES=value), profile=profile)  # type: ignore[arg-type]
+        (finding,) = gpus_not_visible.run(case)
+        assert (finding.severity, finding.title) == (severity, f"CUDA_VISIBLE_DEVICES={value!r} {title}")
+        assert finding.remediation == Remediation(
+            text="Write the ordinals or UUIDs of the GPUs that are meant, with commas"
+        )
+
+
+@pytest.mark.parametrize("value", ["0, 1", "+0,1", "0,1,", "0,1,-1", "GPU-0,GPU-3"])
+def test_passes_ed606_two_whole_entries(value: str) -> None:
+    case = facts.case(EIGHT, facts.variables(CUDA_VISIBLE_DEVICES=value), profile=_needing(2))  # type: ignore[arg-type]
+    assert list(gpus_not_visible.run(case)) == []
 
 
 @pytest.mark.parametrize(("value", "meant"), [("0, cuda:1,", "0,1"), ("3,9,3", "3"), ("9,2", "2")])
