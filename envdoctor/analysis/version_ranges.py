@@ -61,8 +61,10 @@ def another_version(case: CheckContext, name: str, installed: str, clauses: Sequ
     command = ranges_command(case, {name: clauses})
     pin = case.pins().get(name)
     if case.profile is not None and pin is not None and pin.version == installed:
-        return Remediation(text=f"{text}, and lock it: the lock pins {name} {installed}", commands=(command,))
-    return unless_outside(case, [name], restore_or(case, text, [command]))
+        remedy = Remediation(text=f"{text}, and lock it: the lock pins {name} {installed}", commands=(command,))
+    else:
+        remedy = restore_or(case, text, [command])
+    return unless_outside(case, [name], remedy)
 
 
 def _content(case: CheckContext, asked: Collection[str]) -> dict[str, list[tuple[Distribution, str]]]:

@@ -19,7 +19,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import install_command, install_line, restore_or
+from envdoctor.analysis.remedies import install_command, install_line, restore_or, unless_outside
 from envdoctor.catalog.companion_versions import (
     FLASHINFER,
     series_for,
@@ -78,8 +78,14 @@ def _finding(
         title=title,
         subject=companion.name,
         evidence=(f"{companion.path} says {companion.version}", f"{build.folder}/version.py says {build.version}"),
-        remediation=restore_or(
-            case, f"install the {companion.name} of this torch's release and flavour, from where torch came", commands
+        remediation=unless_outside(
+            case,
+            [companion.name],
+            restore_or(
+                case,
+                f"install the {companion.name} of this torch's release and flavour, from where torch came",
+                commands,
+            ),
         ),
         # What its files cannot load goes with it: the right build asks for other libraries.
         causes=(f"companion:{companion.name}:torch", f"build-of:{companion.name}"),
@@ -134,10 +140,15 @@ def _flashinfer(case: CheckContext) -> Iterator[Finding]:
                 evidence=(
                     "flashinfer/jit/env.py compares them at import; FLASHINFER_DISABLE_VERSION_CHECK is not set",
                 ),
-                remediation=restore_or(
+                remediation=unless_outside(
                     case,
-                    f"install {other.name} {main.version}, or remove it: FlashInfer compiles or fetches what it lacks",
-                    [install_command(case, [(other.name, main.version)])] if "+" not in other.version else [],
+                    [other.name],
+                    restore_or(
+                        case,
+                        f"install {other.name} {main.version}, or remove it: FlashInfer compiles or fetches what it "
+                        "lacks",
+                        [install_command(case, [(other.name, main.version)])] if "+" not in other.version else [],
+                    ),
                 ),
                 symptom_of=(f"version:{other.name}", "version:flashinfer-python"),
             )

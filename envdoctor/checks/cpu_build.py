@@ -18,7 +18,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.kept_torch import another_build
-from envdoctor.analysis.remedies import install_line, restore_or
+from envdoctor.analysis.remedies import install_line, restore_or, unless_outside
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
@@ -36,7 +36,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
     build, gpu = case.facts[TorchBuild], case.facts[Gpu]
     if not build.present or not build.version or build.cuda or build.unchecked_driver or not gpu.devices:
         return
-    public = build.version.partition("+")[0]
+    names, words = another_build(case, build.version.partition("+")[0], "auto")
     yield Finding(
         code=CODE,
         name=NAME,
@@ -45,9 +45,15 @@ def run(case: CheckContext) -> Iterator[Finding]:
         title=f"torch {build.version} is a CPU build, on a machine with {counted(len(gpu.devices), 'GPU')}",
         subject="torch",
         evidence=(f"{build.folder}/version.py names no CUDA", f"driver {gpu.driver_version}, CUDA {gpu.cuda_version}"),
-        remediation=restore_or(
+        remediation=unless_outside(
             case,
-            "if the GPUs are to be used, install the CUDA build that the driver supports, pinned with its local part",
-            [install_line(case, *another_build(case, public, "auto"))],
+            names,
+            restore_or(
+                case,
+                "if the GPUs are to be used, install the CUDA build that the driver supports, pinned with its local "
+                "part",
+                [install_line(case, names, words)],
+            ),
+            "leave it, if no GPU is needed",
         ),
     )

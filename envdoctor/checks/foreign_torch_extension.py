@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.kept_torch import another_build
 from envdoctor.analysis.load_evidence import OF_TORCH, faults, named, others
-from envdoctor.analysis.remedies import install_line, restore_or
+from envdoctor.analysis.remedies import install_line, restore_or, unless_outside
 from envdoctor.catalog.symbol_families import wanted_abi
 from envdoctor.model.finding import Finding, Remediation
 from envdoctor.model.pattern import pattern
@@ -133,8 +133,8 @@ def _other_build(case: CheckContext, fault: LoadFault, build: TorchBuild) -> Rem
     )
     if build.cuda or stated is None:
         return restore_or(case, text, [])
-    command = install_line(case, *another_build(case, stated["version"], stated["cuda"]))
-    return restore_or(case, text, [command])
+    names, words = another_build(case, stated["version"], stated["cuda"])
+    return unless_outside(case, names, restore_or(case, text, [install_line(case, names, words)]))
 
 
 def _finding(case: CheckContext, items: list[LoadFault]) -> Finding:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
 from envdoctor.analysis.load_evidence import bound
-from envdoctor.analysis.remedies import install_line, restore_or
+from envdoctor.analysis.remedies import install_line, restore_or, unless_outside
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.loading.numpy_abi import NumpyUser
@@ -65,11 +65,15 @@ def _finding(case: CheckContext, owner: str, version: str, users: list[NumpyUser
             f"compiled with numpy 1's headers: {', '.join(site_relative(user.path) for user in users[:_SHOWN])}{more}",
             *((f"{against} needs numpy 2",) if against else ()),
         ),
-        remediation=restore_or(
+        remediation=unless_outside(
             case,
-            f"install a {'newer ' if newer and against else ''}version of {owner} that was built for numpy 2"
-            + ("" if against else "; or go back to numpy 1, which everything here accepts"),
-            [newer] * bool(newer) if against else [install_line(case, ["numpy"], "'numpy<2'")],
+            [owner if against else "numpy"],
+            restore_or(
+                case,
+                f"install a {'newer ' if newer and against else ''}version of {owner} that was built for numpy 2"
+                + ("" if against else "; or go back to numpy 1, which everything here accepts"),
+                [newer] * bool(newer) if against else [install_line(case, ["numpy"], "'numpy<2'")],
+            ),
         ),
         causes=(f"dist:{owner}", f"numpy-1:{owner}"),
         symptom_of=("version:numpy", f"version:{owner}"),

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext, DoesNotApplyError
 from envdoctor.analysis.kept_torch import keep_torch
-from envdoctor.analysis.remedies import install_line, restore_or
+from envdoctor.analysis.remedies import install_line, restore_or, unless_outside
 from envdoctor.model.finding import Finding
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
@@ -70,10 +70,15 @@ def _finding(case: CheckContext, line: str, need: Need, title: str) -> Finding:
         title=title,
         subject=need.name,
         evidence=(f"asked for by --require {shlex.quote(line)}", f"examined: {case.facts.target}"),
-        remediation=restore_or(
+        remediation=unless_outside(
             case,
-            "name the intended environment, or install it",
-            [install_line(case, [need.name], f"{backend}{flags}{shlex.quote(line)}{torch}")],
+            [need.name],
+            restore_or(
+                case,
+                "name the intended environment, or install it",
+                [install_line(case, [need.name], f"{backend}{flags}{shlex.quote(line)}{torch}")],
+            ),
+            "name the intended environment",
         ),
         causes=(f"dist:{need.name}",),
     )

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.kept_torch import keep_torch
-from envdoctor.analysis.remedies import install_line, restore_or
+from envdoctor.analysis.remedies import install_line, restore_or, unless_outside
 from envdoctor.catalog.companion_versions import RUNTIME_NEEDS, RuntimeNeed
 from envdoctor.model.finding import Finding, Remediation, Severity
 from envdoctor.probes.venv.companions import Companions
@@ -102,7 +102,7 @@ def _remedy(case: CheckContext, need: RuntimeNeed, requirer: str, specifier: str
         alone = (
             ", without dependencies, since torch is not installed and one of another build would come" if flags else ""
         )
-        return restore_or(case, f"install {wanted}{alone}, and lock it", [command])
+        return unless_outside(case, [need.name], restore_or(case, f"install {wanted}{alone}, and lock it", [command]))
     text = (
         f"install {wanted} if it has been published ({need.published} is the newest that this version of envdoctor "
         f"knows), otherwise an older {requirer}, and lock it"

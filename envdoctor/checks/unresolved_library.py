@@ -19,7 +19,7 @@ from pathlib import PurePosixPath
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.analysis.damage import site_relative
-from envdoctor.analysis.remedies import install_command, reinstall_command, restore_or
+from envdoctor.analysis.remedies import install_command, reinstall_command, restore_or, unless_outside
 from envdoctor.analysis.variable_commands import without_library_folder, without_preload
 from envdoctor.catalog.cudalibs import expected_owner
 from envdoctor.loader.search import split_library_path, split_preload
@@ -157,7 +157,8 @@ def _out_of_reach(case: CheckContext, item: Unresolved, owner: str, installed: s
     """Return the remedy for a file that is there and whole: a reinstall would put the same file in the same place."""
     wanted = _version(case, owner)
     if wanted and wanted != installed:
-        return restore_or(case, f"install the {owner} that torch asks for", [install_command(case, [(owner, wanted)])])
+        command = install_command(case, [(owner, wanted)])
+        return unless_outside(case, [owner], restore_or(case, f"install the {owner} that torch asks for", [command]))
     if item.stage != "lazy":
         torch = case.facts[Distributions].active("torch")
         command = reinstall_command(case, [("torch", torch.version if torch else "")])

@@ -16,7 +16,7 @@ Fix:
 from collections.abc import Iterator
 
 from envdoctor.analysis.context import CheckContext
-from envdoctor.analysis.remedies import install_command, locked_or
+from envdoctor.analysis.remedies import install_command, locked_or, unless_outside
 from envdoctor.model.finding import Finding
 from envdoctor.model.wording import counted
 from envdoctor.probes.venv.distributions import Distributions
@@ -57,8 +57,12 @@ def run(case: CheckContext) -> Iterator[Finding]:
             ),
             *((f"and {len(drifted) - _SHOWN} more",) if len(drifted) > _SHOWN else ()),
         ),
-        remediation=locked_or(
-            case, "install the locked versions", [install_command(case, [(name, pin) for name, _, pin in drifted])]
+        remediation=unless_outside(
+            case,
+            [name for name, _, _ in drifted],
+            locked_or(
+                case, "install the locked versions", [install_command(case, [(name, pin) for name, _, pin in drifted])]
+            ),
         ),
         causes=tuple(f"version:{name}" for name, _, _ in drifted),
         symptom_of=("another-stack",),

@@ -7,14 +7,20 @@ import pytest
 
 from envdoctor.analysis.context import CheckContext
 from envdoctor.checks import (
+    companion_mismatch,
     conda_beside_pip,
     contested_module,
+    cpu_build,
     driver_too_old,
     editable_install,
     overwritten_paths,
+    required_distribution,
     startup_hook,
+    version_drift,
 )
 from envdoctor.model.finding import Finding
+from envdoctor.probes.machine.gpu import Device
+from envdoctor.probes.venv.companions import CompanionBuild, Companions
 from envdoctor.probes.venv.conda import Conda, CondaPackage
 from envdoctor.probes.venv.installed_files import InstalledFiles
 from envdoctor.probes.venv.startup_hooks import End, Hook, StartupHooks
@@ -23,6 +29,9 @@ from tests.factories import make_facts as facts
 NCCL = "nvidia/nccl/lib/libnccl.so.2"
 _HOOK = Hook(path=f"{facts.SITE}/_x.pth", lines=("import _x",), owner="pynvml", origin="site-packages")
 _END = End(path=_HOOK.path, line=1, text="import os; os._exit(1)")
+_H200 = Device(
+    index=0, name="NVIDIA H200", uuid="GPU-0", memory_bytes=143771 << 20, compute_capability="9.0", mig=False
+)
 _SHIM = facts.distributions(facts.distribution("pynvml", "13.0.1"))
 
 
@@ -77,9 +86,32 @@ def _driver() -> CheckContext:
     return facts.case(gpu, build, cudnn, _files("nvidia-cudnn-cu13"))
 
 
+def _required() -> CheckContext:
+    bar = facts.distributions(facts.distribution("bar", "1.0"))
+    return replace(facts.case(bar, _files("bar")), required=("bar>=2",))
+
+
+def _cpu_build() -> CheckContext:
+    gpu = replace(facts.GPU, state="present", reason="", devices=(_H200,))
+    return facts.case(gpu, replace(facts.TORCH, version="2.10.0+cpu", cuda=""), _files("torch"))
+
+
+def _companion() -> CheckContext:
+    build = CompanionBuild(name="torchvision", version="0.24.0", path="torchvision/version.py")
+    return facts.case(Companions(windows=(), windows_from="", builds=(build,)), _files("torchvision"))
+
+
+def _drift() -> CheckContext:
+    return facts.case(facts.distributions(facts.distribution("bar", "1.0")), _files("bar"), pins=("bar==2.0",))
+
+
 @pytest.mark.parametrize(
     ("run", "case", "text", "commands"),
     [
+        (required_distribution.run, _required, f"name the intended environment, or {_keep('bar')}", ()),
+        (cpu_build.run, _cpu_build, f"leave it, if no GPU is needed, or {_keep('torch')}", ()),
+        (companion_mismatch.run, _companion, _keep("torchvision"), ()),
+        (version_drift.run, _drift, _keep("bar"), ()),
         (overwritten_paths.run, _overwritten, _keep("nvidia-nccl-cu13"), ()),
         (contested_module.run, _module, _keep("two"), ()),
         (contested_module.run, _shim, _keep("pynvml"), ()),
@@ -105,7 +137,20 @@ def _driver() -> CheckContext:
             (),
         ),
     ],
-    ids=["ED203", "ED409", "ED409-shim", "ED604", "ED412", "ED412-share", "ED605", "ED701"],
+    ids=[
+        "ED413",
+        "ED411",
+        "ED408",
+        "ED401",
+        "ED203",
+        "ED409",
+        "ED409-shim",
+        "ED604",
+        "ED412",
+        "ED412-share",
+        "ED605",
+        "ED701",
+    ],
 )
 def test_no_command_uninstalls_what_lists_paths_outside(
     run: Callable[[CheckContext], Iterator[Finding]],
