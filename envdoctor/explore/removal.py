@@ -18,6 +18,7 @@ from envdoctor.loader.torch_import import TorchImport
 from envdoctor.model.fingerprint import Fingerprint
 from envdoctor.model.frozen import field, mutable, replace
 from envdoctor.model.impact import Gone, Impact, Loss, ProviderChange, Stopped, VersionChange
+from envdoctor.model.wording import counted
 from envdoctor.probes.loading.torch_build import TorchBuild
 from envdoctor.probes.venv.distributions import Distributions
 from envdoctor.probes.venv.installed_files import InstalledFiles
@@ -217,8 +218,8 @@ class _WhatIf:
             outside = [path for owner, path in self.environment.records.outside if owner == at]
             if outside:
                 yield (
-                    f"RECORD of {item.name} lists {len(outside)} paths outside the environment, first {outside[0]!r}: "
-                    "an uninstall may delete them"
+                    f"RECORD of {item.name} lists {counted(len(outside), 'path')} outside the environment, "
+                    f"first {outside[0]!r}: an uninstall may delete {'it' if len(outside) == 1 else 'them'}"
                 )
 
 

@@ -227,6 +227,11 @@ def test_rows_that_lead_out_are_told_and_not_counted(venv: Venv, tmp_path: Path)
         "an uninstall may delete them",
     )
     assert impact.gone[0].files == 1 + len(list(venv.dist_info("nvidia-nccl-cu12").iterdir()))
+    rewrite(record, record.read_text().replace("../../../../precious.txt,,\n", ""))
+    assert _foretell(venv, "nvidia-nccl-cu12").notes == (
+        f"RECORD of nvidia-nccl-cu12 lists 1 path outside the environment, first {str(outside)!r}: "
+        "an uninstall may delete it",
+    )
 
 
 def test_a_distribution_without_a_record_is_told(venv: Venv) -> None:
