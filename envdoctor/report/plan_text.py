@@ -37,7 +37,7 @@ def plan_text(plan: Plan) -> str:
     lines += _users(plan.users)
     lines += source_lines(plan.sources)
     for warning in plan.warnings:
-        lines += ["", f"warning: {warning}"]
+        lines += ["", printable(f"warning: {warning}")]
     for missing in plan.unavailable:
         lines += ["", f"error: {missing.name} {missing.version} was not found: {missing.reason}"]
         lines += [f"  hint: {missing.hint}"]
