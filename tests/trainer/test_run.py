@@ -473,7 +473,7 @@ def test_the_second_signal_ends_the_process_where_it_stands() -> None:
 
 
 def rows(cache: Path, seed: int) -> str:
-    from trainer import toy  # noqa: PLC0415
+    from trainer.target import toy  # noqa: PLC0415
 
     tokenizer = AutoTokenizer.from_pretrained(toy.folder(cache / "envdoctor"))
     return f"embedded-{toy.digest()}-{seed + 1}-{Encoder(tokenizer).digest}"
