@@ -31,6 +31,8 @@ from trainer.writing import Lines, leave, locked, say, say_error, write_whole, w
 _GO_ON = "make room or name another file; the same command goes on"
 _KINDS = {"origin": str, "row": str, "input_ids": list, "loss_mask": list, "conversation": list, "last": bool}
 """A row that is written, in its order."""
+_EARLIER = {name: kind for name, kind in _KINDS.items() if name != "row"}
+"""What 0.4.0 wrote."""
 _FIRST = b'{"origin": "'
 
 
@@ -265,6 +267,11 @@ def _held(out: Path) -> tuple[set[str], int]:
                 row = _own(line) if line.endswith(b"\n") else None
                 if row is None:
                     raise DataError(f"--out {out}: line {number} is not a row of this command", "give another file")
+                if "row" not in row:
+                    raise DataError(
+                        f"--out {out}: line {number} was written by 0.4.0, which kept no digest of the conversation",
+                        "give another file; this one can be trained on as it is",
+                    )
                 held += len(line)
                 if row["last"]:
                     found.add(row["row"])
@@ -281,13 +288,13 @@ def _cut(out: Path, size: int) -> None:
 
 
 def _own(line: bytes) -> dict[str, Any] | None:
-    """Return a line as a row of this command; None for one that it did not write."""
+    """Return a line as a row of this command or of 0.4.0's; None for any other."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return None
     kinds = {name: type(value) for name, value in row.items()} if isinstance(row, dict) else {}
-    return row if kinds == _KINDS else None
+    return row if kinds in (_KINDS, _EARLIER) else None
 
 
 if __name__ == "__main__":

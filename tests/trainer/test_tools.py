@@ -433,6 +433,17 @@ def test_a_file_with_anything_else_is_not_cut(tmp_path: Path, content: bytes, li
     assert out.read_bytes() == content
 
 
+def test_a_file_of_0_4_0_is_told_as_that(tmp_path: Path) -> None:
+    out = tmp_path / "own.jsonl"
+    out.write_bytes(OWN.replace(b' "row": "1-1",', b""))
+    with pytest.raises(DataError) as caught:
+        regenerate._held(out)
+    assert (caught.value.message, caught.value.hint) == (
+        f"--out {out}: line 1 was written by 0.4.0, which kept no digest of the conversation",
+        "give another file; this one can be trained on as it is",
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("kept", range(0, len(OWN) + 1, 7))
 def test_what_a_killed_run_left_behind_whole_rows_is_cut(tmp_path: Path, kept: int) -> None:
     out = tmp_path / "own.jsonl"
