@@ -22,6 +22,7 @@ from trainer.drafter.published import load_weights, weights_digest
 from trainer.errors import ROOM_TO_LOAD, ConfigError, DataError, memory_for
 from trainer.fp8 import Split, require_fp8
 from trainer.saved.ancestry import Ancestry
+from trainer.saved.checkpoint import tokens_digest
 from trainer.settings.config import TrainConfig
 from trainer.settings.sections import LossConfig
 from trainer.step.flops import drafter_step, target_cost
@@ -196,7 +197,7 @@ class Parts:
         if self.config.loss != LossConfig():
             told["loss"] = dataclasses.asdict(self.config.loss)
         if self.kept is not None:
-            told["vocabulary"] = hashlib.sha256(str(self.kept.tolist()).encode()).hexdigest()[:16]
+            told["vocabulary"] = tokens_digest(self.kept.tolist())
         if self.ancestry:
             told["ancestry"] = list(self.ancestry)
         return told
@@ -206,14 +207,25 @@ class Parts:
             return self.began_with
         return weights_digest(Path(self.config.drafter.weights)) if self.config.drafter.weights else ""
 
-    def resuming(self, identity: Mapping[str, Any]) -> "Parts":
-        """Return the parts of a run that goes on from its own checkpoint, whose identity this is."""
-        weights = self.config.drafter.weights
-        gone = not weights or not Path(weights).is_dir()
+    def resuming(self, state: Mapping[str, Any]) -> "Parts":
+        """Return the parts of a run that goes on from its own checkpoint, of which this is the state."""
+        weights, identity = self.config.drafter.weights, state["identity"]
+        gone = not weights or not any(Path(weights).glob("*.safetensors"))
         return dataclasses.replace(
-            self, ancestry=tuple(identity.get("ancestry", ())),
+            self.speaking(state), ancestry=tuple(identity.get("ancestry", ())),
             began_with=str(identity.get("weights_from", "")) if gone else None,
         )  # fmt: skip
+
+    def speaking(self, state: Mapping[str, Any]) -> "Parts":
+        """Return the parts with the tokens of a checkpoint's drafter, whatever these rows say most often."""
+        if self.kept is None:
+            return self
+        tokens = state.get("kept")
+        if tokens is None:  # 0.4.0 chose from all rows, and kept none
+            counts = self.rows.counts(self.target_config.vocab_size)
+            tokens = choose_vocabulary(counts, len(self.kept), self.stop).tolist()
+        same = len(tokens) == len(self.kept) and tokens_digest(tokens) == state["identity"].get("vocabulary")
+        return dataclasses.replace(self, kept=torch.tensor(tokens)) if same else self
 
     def identity(self) -> dict[str, object]:
         """Return what must be the same for a checkpoint to be this run's."""

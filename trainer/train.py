@@ -171,7 +171,7 @@ def _start(
     if arguments.resume:
         saved = checkpoint.find(root)
         # The earlier run may have gone on or away since: what came before is in this one's own checkpoints.
-        parts = parts.resuming(saved.state["identity"])
+        parts = parts.resuming(saved.state)
         checkpoint.require_same(saved.state["identity"], parts.identity(), root)
         require_own_best(output, saved.state["identity"])
         return saved, None, parts
@@ -184,5 +184,6 @@ def _start(
         return None, None, parts
     folder = Path(arguments.config.run.extends)
     parent = parent_of(folder)
+    parts = parts.speaking(parent.state)
     require_extendable(parent, parts.identity(), folder)
     return None, parent, dataclasses.replace(parts, ancestry=lineage(parent, folder))

@@ -71,6 +71,52 @@ def test_a_finished_run_goes_on_as_a_new_stage(first: Path, cache: Path, tmp_pat
     assert json.loads((third / "provenance.jsonl").read_text())["identity"]["ancestry"] == told["identity"]["ancestry"]
 
 
+def test_a_drafter_says_the_same_tokens_in_every_stage(
+    cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cache.is_dir()
+    run = tmp_path / "run"
+    place = run / "checkpoints" / "step-000001" / "state.json"
+    command = [*TINY, "--set", "drafter.vocabulary=40", "--steps", "1"]
+    stage = [*command, "--set", f"run.extends={run}", "--output"]
+    other = ["--set", "run.seed=5"]
+    assert main([*command, "--output", str(run)]) == 0
+    told = json.loads(place.read_text())
+    # The embedded corpus of another seed says others most often.
+    settings = {"drafter": {"vocabulary": 40}, "run": {"seed": 5, "evaluate": 0}}
+    parts = assemble(build("cpu-smoke", [preset("cpu-smoke"), settings]))
+    assert parts.kept is not None
+    assert parts.kept.tolist() != told["kept"]
+    assert main([*stage, str(tmp_path / "next"), *other]) == 0
+    after = json.loads((tmp_path / "next" / "checkpoints" / "step-000001" / "state.json").read_text())
+    assert after["kept"] == told["kept"]
+    assert after["identity"]["rows"] != told["identity"]["rows"]
+    held = load_file(tmp_path / "next" / "drafter" / "model.safetensors")
+    assert (held["d2t"] + torch.arange(40)).tolist() == told["kept"]
+    # What is kept decides, also where the run resumes.
+    assert main([*command, "--output", str(run), "--resume", "--set", "drafter.vocabulary=39"]) == 2
+    digest = told["identity"]["vocabulary"]
+    assert f"{place.parents[1]} belongs to another run: vocabulary: saved '{digest}', now" in capsys.readouterr().err
+    place.write_text(json.dumps(told | {"kept": parts.kept.tolist()}))
+    assert main([*command, "--output", str(run), "--resume"]) == 2
+    assert capsys.readouterr().err.splitlines()[-2:] == [
+        f"error: {place}: kept not as a checkpoint has it",
+        f"hint: remove {place.parent} to resume from the one before",
+    ]
+    # 0.4.0 kept none: its rows tell them again, and no others do.
+    place.write_text(json.dumps({name: value for name, value in told.items() if name != "kept"}))
+    assert main([*stage, str(tmp_path / "early"), *other]) == 2
+    first, last = capsys.readouterr().err.splitlines()[-2:]
+    assert first.startswith(f"error: run.extends: {run} has another drafter or target: vocabulary: there ")
+    assert last == (
+        "hint: give these settings as they were there; steps, optim.*, loss.*, rows and workers may differ;"
+        " 0.4.0 kept no list of the drafter's tokens: extend it over its own rows first, then that stage"
+    )
+    assert main([*stage, str(tmp_path / "own"), "--set", "run.evaluate=1", "--set", "run.evaluate_tokens=2"]) == 0
+    after = json.loads((tmp_path / "own" / "checkpoints" / "step-000001" / "state.json").read_text())
+    assert after["kept"] == told["kept"]
+
+
 def test_a_run_starts_from_published_weights_and_resumes_without_them(
     first: Path, cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -83,12 +129,13 @@ def test_a_run_starts_from_published_weights_and_resumes_without_them(
     wanted, found = load_file(published / "model.safetensors"), load_file(run / "drafter" / "model.safetensors")
     assert same(wanted, found)
     told = json.loads((run / "checkpoints" / "step-000002" / "state.json").read_text())["identity"]
-    # A checkpoint has all that the run goes on from: the folder may be gone, or not be named.
-    shutil.rmtree(published)
-    for flags in (named, []):
+    # A checkpoint has all that the run goes on from: the folder may be empty or gone, or not be named.
+    (published / "model.safetensors").unlink()
+    for flags in (named, named, []):
         shutil.rmtree(run / "checkpoints" / "step-000002")
         assert main([*command, *flags, "--resume"]) == 0
         assert json.loads((run / "checkpoints" / "step-000002" / "state.json").read_text())["identity"] == told
+        shutil.rmtree(published, ignore_errors=True)
     # Other weights are those of another run.
     capsys.readouterr()
     shutil.copytree(first / "drafter", published)

@@ -72,7 +72,7 @@ class Finalizer:
             self._export(self.output / "drafter", masters, target)
         if parts.config.run.evaluate == 0:
             return
-        drafter = parts.drafter(target.device)
+        drafter = Drafter(parts.shape).to(device=target.device, dtype=working_dtype(target.device))
         drafter.load_state_dict(masters)
         found = self._evaluate(drafter.eval(), target)
         if found is None:

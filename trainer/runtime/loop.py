@@ -108,6 +108,8 @@ class LoopSettings:
     """Useful FLOPs of a batch, target and drafter."""
     offset: int = 0
     """The number of the run's first batch."""
+    kept: list[int] | None = None
+    """The tokens of a reduced vocabulary."""
 
 
 class DrafterLoop:
@@ -250,6 +252,7 @@ class DrafterLoop:
         saved = checkpoint.Checkpoint(
             step=done, batches=self.settings.offset + done * self.config.micro_batches, optimizer_steps=taken,
             identity=self.settings.identity, masters=self.step.parameters.masters(), moments=moments,
+            kept=self.settings.kept,
         )  # fmt: skip
         checkpoint.save(self.settings.output / "checkpoints", saved, self.config.run.keep)
 

@@ -47,7 +47,7 @@ def require_extendable(parent: Saved, wanted: Mapping[str, object], folder: Path
         f"{key}: there {saved.get(key)!r}, now {plain.get(key)!r}" for key in SAME if saved.get(key) != plain.get(key)
     ]
     if changed:
-        raise CheckpointError(
-            f"run.extends: {folder} has another drafter or target: {'; '.join(changed)}",
-            "give these settings as they were there; steps, optim.*, loss.*, rows and workers may differ",
-        )
+        hint = "give these settings as they were there; steps, optim.*, loss.*, rows and workers may differ"
+        if "vocabulary" in saved and "vocabulary" in plain and "kept" not in parent.state:
+            hint += "; 0.4.0 kept no list of the drafter's tokens: extend it over its own rows first, then that stage"
+        raise CheckpointError(f"run.extends: {folder} has another drafter or target: {'; '.join(changed)}", hint)

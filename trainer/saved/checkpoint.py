@@ -3,7 +3,8 @@
 OUTPUT/checkpoints/step-000100/
     drafter.safetensors    fp32 masters by parameter name
     moments.safetensors    AdamW's exp_avg and exp_avg_sq by parameter name
-    state.json             step, position in the data, what the run was (its identity), size and sha256 of each file
+    state.json             step, position in the data, what the run was (its identity), size and sha256 of each file,
+                           the tokens of a reduced vocabulary
 
 No random state is kept because none is carried: every draw is made from (seed, purpose, batch number).
 """
@@ -13,7 +14,7 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +46,8 @@ class Checkpoint:
     identity: Mapping[str, object]
     masters: dict[str, torch.Tensor]
     moments: dict[str, torch.Tensor]
+    kept: Sequence[int] | None = None
+    """The tokens that a drafter with a reduced vocabulary can say."""
 
 
 def save(root: Path, checkpoint: Checkpoint, keep: int) -> Path:
@@ -84,6 +87,8 @@ def _write(made: Path, checkpoint: Checkpoint) -> None:
         "schema": SCHEMA, "step": checkpoint.step, "batches": checkpoint.batches,
         "optimizer_steps": checkpoint.optimizer_steps, "identity": checkpoint.identity, "files": _measured(made),
     }  # fmt: skip
+    if checkpoint.kept is not None:
+        state["kept"] = list(checkpoint.kept)
     (made / "state.json").write_text(json.dumps(state, indent=1, sort_keys=True) + "\n", encoding="utf-8")
     for file in made.iterdir():
         _sync(file)
@@ -141,6 +146,7 @@ class Saved:
         return Checkpoint(
             step=self.step, batches=self.state["batches"], optimizer_steps=self.state["optimizer_steps"],
             identity=self.state["identity"], masters=masters, moments=load_file(self.place / MOMENTS),
+            kept=self.state.get("kept"),
         )  # fmt: skip
 
 
@@ -179,6 +185,8 @@ def _require_state(state: Any, place: Path) -> None:
     wrong = [name for name, kind in kinds.items() if not isinstance(state, dict) or type(state.get(name)) is not kind]
     if not wrong and not _describes(state["files"]):
         wrong = ["files"]
+    if not wrong and "kept" in state and tokens_digest(state["kept"]) != state["identity"].get("vocabulary"):
+        wrong = ["kept"]
     if wrong:
         raise CheckpointError(f"{place}/state.json: {', '.join(wrong)} not as a checkpoint has it", _remove(place))
 
@@ -189,6 +197,11 @@ def _describes(files: Mapping[str, Any]) -> bool:
         isinstance(told, dict) and {key: type(value) for key, value in told.items()} == {"size": int, "sha256": str}
         for told in files.values()
     )
+
+
+def tokens_digest(tokens: object) -> str:
+    """Return what stands for the tokens of a reduced vocabulary in an identity."""
+    return hashlib.sha256(str(tokens).encode()).hexdigest()[:16]
 
 
 def identity_digest(identity: Mapping[str, object]) -> str:
