@@ -3,14 +3,16 @@
 import base64
 import binascii
 import stat
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from envdoctor.analysis.damage import is_longer_bundle
 from envdoctor.errors import RestoreError
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.whole_file import write_whole
+from envdoctor.model.frozen import frozen
 from envdoctor.probes.venv.installed_files import FileFault
+from envdoctor.stack.repair_plan import Changes
 
 _MAXIMUM = 64 << 20
 _BEGIN, _END = b"-----BEGIN ", b"-----END "
@@ -18,31 +20,50 @@ _BEGIN, _END = b"-----BEGIN ", b"-----END "
 _PUBLISHED = b"# SHA256 Fingerprint: "
 
 
-def longer_bundles(venv: Path, faults: Iterable[FileFault], names: Collection[str]) -> tuple[str, ...]:
-    """Return the bundles of these distributions that are longer than published, relative to the venv.
+@frozen
+class LongerBundle:
+    """A bundle that is longer than published."""
+
+    path: str
+    """Relative to the venv."""
+    same_version: bool
+    """The version that is there is installed again."""
+
+    @property
+    def told(self) -> str:
+        """Say which of its certificates are kept."""
+        mark = _PUBLISHED.decode().strip()
+        but = f", but for those marked `{mark}`, as published ones are, that the new one lacks"
+        but = "" if self.same_version else but
+        return f"{self.path}: certificates that were added are kept{but}; published ones that were deleted come back"
+
+
+def longer_bundles(venv: Path, faults: Iterable[FileFault], changes: Changes) -> tuple[LongerBundle, ...]:
+    """Return the bundles that are longer than published, of the distributions that change.
 
     Raises RestoreError for one that is no list of whole certificates: which are the operator's is not known then.
     """
-    found = [
-        fault.path
-        for fault in faults
-        if fault.owner in names and not fault.path.startswith("/") and is_longer_bundle(fault)
-    ]
-    for path in found:
-        _certificates(venv / path)
-    return tuple(found)
+    same = {item.name: False for item in changes.removals}
+    same |= {item.name: item.before == item.version for item in changes.reinstalls}
+    found: dict[str, bool] = {}
+    for fault in faults:
+        if fault.owner in same and not fault.path.startswith("/") and is_longer_bundle(fault):
+            _certificates(venv / fault.path)
+            # Of two owners, the one that is installed again writes it.
+            found[fault.path] = found.get(fault.path, False) or same[fault.owner]
+    return tuple(LongerBundle(path=path, same_version=version) for path, version in found.items())
 
 
-def carry_added(venv: Path, copy: Path, paths: Collection[str]) -> None:
+def carry_added(venv: Path, copy: Path, bundles: Iterable[LongerBundle]) -> None:
     """Append to each bundle of the copy the certificates that only the venv's has. Raises RestoreError."""
-    for path in paths:
-        at = copy / path
+    for bundle in bundles:
+        at = copy / bundle.path
         if not at.is_file():
             continue
-        old, new = _certificates(venv / path), _certificates(at)
+        old, new = _certificates(venv / bundle.path), _certificates(at)
         lacking = [text for key, text in old.items() if key not in new]
-        if not new.keys() <= old.keys():
-            # The bundle of another version: what the former one published and this one lacks was withdrawn.
+        if not bundle.same_version:
+            # What the former version published and this one lacks was withdrawn.
             lacking = [text for text in lacking if _PUBLISHED not in text]
         if lacking:
             content = read_regular(at, _MAXIMUM).rstrip(b"\n") + b"\n\n" + b"\n".join(lacking)

@@ -9,6 +9,7 @@ from envdoctor.facts.host import Host
 from envdoctor.model.finding import Finding
 from envdoctor.model.frozen import frozen
 from envdoctor.model.profile import Profile
+from envdoctor.stack.bundles import LongerBundle
 from envdoctor.stack.hidden_errors import Hidden
 from envdoctor.stack.record_audit import Proven
 from envdoctor.stack.repair_plan import RepairPlan
@@ -59,8 +60,8 @@ class PreparedRepair:
     misnamed: tuple[str, ...]
     """Metadata folders of what is changed, relative to the venv, that no uninstall takes away: their RECORD lists
     another one."""
-    bundles: tuple[str, ...]
-    """Bundles of certificates, relative to the venv, whose appended ones are carried over."""
+    bundles: tuple[LongerBundle, ...]
+    """Bundles of certificates whose added ones are carried over."""
     in_the_way: tuple[str, ...]
     """Files, links and folders, relative to the venv, where others of what is uninstalled should be."""
     before: tuple[Finding, ...]

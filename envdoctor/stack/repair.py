@@ -63,6 +63,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     expected = _expected(present, changes)
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
     in_the_way = _in_the_way(read, store.target, touched, reading)
+    bundles = longer_bundles(store.target, reading.fact(InstalledFiles).faults, changes)
     plan = RepairPlan(
         target=str(store.target),
         profile=request.profile.name if request.profile else "",
@@ -75,6 +76,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         else "",
         users=users(store.target, host.proc),
         keep=str(store.next_generation()),
+        warnings=tuple(bundle.told for bundle in bundles),
     )
     return PreparedRepair(
         request=request,
@@ -87,7 +89,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         proven=read.proven,
         torn=_torn(read, store.target),
         misnamed=misnamed_folders(read, store.target, touched, _misnamed(case)),
-        bundles=longer_bundles(store.target, reading.fact(InstalledFiles).faults, touched),
+        bundles=bundles,
         in_the_way=in_the_way,
         before=before,
         hidden=hidden(case, before, read),

@@ -93,6 +93,8 @@ class RepairPlan:
     users: tuple[VenvUser, ...]
     keep: str
     """Where the venv as it is now will be kept."""
+    warnings: tuple[str, ...] = ()
+    """What a user has put into files that are installed again, and what becomes of it."""
 
 
 def conflicts(case: CheckContext) -> list[Conflict]:

@@ -77,6 +77,8 @@ def _plan_text(plan: RepairPlan, profile: str, *, hides: bool) -> str:
     ]
     lines += [f"  in use by {user}" for user in plan.users]
     lines += [f"  {MEANWHILE}"] if plan.users else []
+    for warning in plan.warnings:
+        lines += ["", f"warning: {warning}"]
     if plan.restore_instead:
         command = f"envdoctor restore --profile {profile} --venv {shlex.quote(plan.target)}"
         lines += ["", f"  {plan.restore_instead}: `{command}`"]

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from envdoctor.errors import RestoreError
-from envdoctor.stack.bundles import carry_added, longer_bundles
+from envdoctor.stack.bundles import LongerBundle, carry_added, longer_bundles
+from envdoctor.stack.repair_plan import Changes, Reinstall
 from tests.factories.make_facts import resized
 from tests.factories.make_stack import make_stack
 from tests.factories.make_venv import make_venv
@@ -24,31 +25,42 @@ def _published(name: str) -> str:
     return "\n" + _certificate(name, f"# Label: {name}\n# SHA256 Fingerprint: {name}\n")
 
 
+def _again(before: str, version: str) -> Changes:
+    item = Reinstall(name="certifi", version=version, before=before, reason="", bytes=0)
+    return Changes(removals=(), reinstalls=(item,))
+
+
 _OURS = _certificate("ours", "# of the company\n")
+_MARKED = _published("ours")
 _ONE, _TWO, _THREE = map(_published, ("one", "two", "three"))
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "after"),
+    ("old", "new", "after", "same_version"),
     [
-        (_ONE + _TWO + "\n" + _OURS, _ONE + _TWO, _ONE + _TWO + "\n" + _OURS),
-        (_OURS + _ONE + _TWO, _ONE + _TWO, _ONE + _TWO + "\n" + _OURS),
-        (_ONE + "\n" + _OURS + _TWO, _ONE + _TWO, _ONE + _TWO + "\n" + _OURS),
+        (_ONE + _TWO + "\n" + _OURS, _ONE + _TWO, _ONE + _TWO + "\n" + _OURS, True),
+        (_OURS + _ONE + _TWO, _ONE + _TWO, _ONE + _TWO + "\n" + _OURS, True),
+        (_ONE + "\n" + _OURS + _TWO, _ONE + _TWO, _ONE + _TWO + "\n" + _OURS, True),
         # uv's cache has what was added too.
-        (_ONE + _OURS, _ONE + _OURS, _ONE + _OURS),
+        (_ONE + _OURS, _ONE + _OURS, _ONE + _OURS, True),
         # A newer and longer version, which withdraws one.
-        (_ONE + _OURS, _TWO + _THREE + _published("four"), _TWO + _THREE + _published("four") + "\n" + _OURS),
+        (_ONE + _OURS, _TWO + _THREE + _published("four"), _TWO + _THREE + _published("four") + "\n" + _OURS, False),
+        # A newer version, which only withdraws some.
+        (_ONE + _TWO + _OURS, _ONE, _ONE + "\n" + _OURS, False),
+        # The same version, one deleted and one with the comment of published ones added.
+        (_ONE + _THREE + _MARKED, _ONE + _TWO + _THREE, _ONE + _TWO + _THREE + "\n" + _MARKED.lstrip(), True),
         # The same certificate, in other lines.
-        (_ONE + _OURS.replace("b3Vycw==", "b3Vy\r\ncw=="), _ONE + _OURS, _ONE + _OURS),
+        (_ONE + _OURS.replace("b3Vycw==", "b3Vy\r\ncw=="), _ONE + _OURS, _ONE + _OURS, True),
     ],
-    ids=["appended", "prepended", "between", "cached", "another version", "other lines"],
+    ids=["appended", "prepended", "between", "cached", "another version", "withdrawn", "commented", "other lines"],
 )
-def test_what_was_added_is_carried(tmp_path: Path, old: str, new: str, after: str) -> None:
+def test_what_was_added_is_carried(tmp_path: Path, old: str, new: str, after: str, *, same_version: bool) -> None:
     for name, text in (("venv", old), ("copy", new)):
         (tmp_path / name / "certifi").mkdir(parents=True)
         (tmp_path / name / _PATH).write_text(text)
     (tmp_path / "copy" / _PATH).chmod(0o604)
-    carry_added(tmp_path / "venv", tmp_path / "copy", [_PATH])
+    bundle = LongerBundle(path=_PATH, same_version=same_version)
+    carry_added(tmp_path / "venv", tmp_path / "copy", [bundle])
     assert (tmp_path / "copy" / _PATH).read_text() == after
     assert (tmp_path / "copy" / _PATH).stat().st_mode & 0o777 == 0o604
 
@@ -70,11 +82,28 @@ def test_a_bundle_that_is_no_list_of_certificates_is_refused(tmp_path: Path, tex
     bundle.parent.mkdir(parents=True)
     bundle.write_text(text)
     with pytest.raises(RestoreError) as refused:
-        longer_bundles(tmp_path, [fault], {"certifi"})
+        longer_bundles(tmp_path, [fault], _again("1", "1"))
     assert (refused.value.message, refused.value.hint) == (
         f"{bundle} is longer than published, and line {line} ends no whole certificate: which of them were "
         "added could not be determined",
         f"keep what you added in a file of its own, and remove {bundle}; then run this again",
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "but"),
+    [
+        ("1", ""),
+        ("2", ", but for those marked `# SHA256 Fingerprint:`, as published ones are, that the new one lacks"),
+    ],
+)
+def test_the_plan_says_which_certificates_are_kept(tmp_path: Path, version: str, but: str) -> None:
+    fault = resized("certifi", _PATH, 1, 9)
+    (tmp_path / fault.path).parent.mkdir(parents=True)
+    (tmp_path / fault.path).write_text(_ONE)
+    (bundle,) = longer_bundles(tmp_path, [fault], _again("1", version))
+    assert bundle.told == (
+        f"{fault.path}: certificates that were added are kept{but}; published ones that were deleted come back"
     )
 
 
@@ -87,5 +116,8 @@ def test_a_repair_keeps_an_authority_in_front(tmp_path: Path) -> None:
     bundle.unlink()
     bundle.write_text(_OURS + _ONE + _TWO)
     (venv.site_packages / "certifi/core.py").unlink()
+    planned = stack.run("repair", "--venv", "venv", "--dry-run").out
+    told = "certificates that were added are kept; published ones that were deleted come back"
+    assert f"\nwarning: {bundle.relative_to(venv.prefix)}: {told}\n" in planned
     assert stack.run("repair", "--venv", "venv", "--yes").code == 0
     assert (venv.site_packages / _PATH).read_text() == _ONE + _TWO + "\n" + _OURS
