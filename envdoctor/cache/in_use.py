@@ -13,7 +13,7 @@ from pathlib import Path
 from envdoctor.cache.layout import Root
 from envdoctor.catalog.cache_kinds import BY_NAME
 from envdoctor.facts.host import Host
-from envdoctor.facts.processes import command_line, processes, strings
+from envdoctor.facts.processes import closed, command_line, processes, strings
 from envdoctor.model.frozen import frozen
 from envdoctor.probes.machine.mounts import NETWORK, mount_of
 
@@ -48,14 +48,14 @@ def users(roots: Iterable[Root], host: Host, own_pid: int) -> tuple[CacheUser, .
 def not_seen(roots: Iterable[Root], host: Host) -> tuple[str, ...]:
     """Say of which processes `users` does not know whether they use a root that others may write to."""
     shared = [root for root in roots if _others_write(root.path, host.uid)]
-    closed = [folder for folder in processes(host.proc) if _closed(folder)] if shared else []
+    unseen = closed(host.proc) if shared else []
     told = []
     for root in shared:
-        if closed:
-            first = command_line(strings(closed[0] / "cmdline"))
+        if unseen:
+            first = command_line(strings(unseen[0] / "cmdline"))
             told.append(
-                f"{root.kind}: others may write to it, and {len(closed)} process{'es' * (len(closed) > 1)} of other "
-                f"users could not be looked into, first {closed[0].name} ({first})"
+                f"{root.kind}: others may write to it, and {len(unseen)} process{'es' * (len(unseen) > 1)} could not "
+                f"be looked into, first {unseen[0].name} ({first})"
             )
         if (kind := mount_of(root.path, host).type) in NETWORK:
             told.append(f"{root.kind}: it is on {kind}, and processes of other hosts could not be looked into")
@@ -68,11 +68,6 @@ def _others_write(path: Path, uid: int) -> bool:
     except OSError:
         return False
     return status.st_uid != uid or bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
-
-
-def _closed(process: Path) -> bool:
-    """Tell a program of another user, into which this one may not look; the kernel's own have no command line."""
-    return not os.access(process / "environ", os.R_OK) and bool(strings(process / "cmdline"))
 
 
 def _opened(process: Path) -> Iterator[str]:

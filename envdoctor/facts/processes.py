@@ -17,6 +17,33 @@ def processes(proc: Path) -> Iterator[Path]:
     yield from (proc / name for name in sorted((name for name in names if name.isdecimal()), key=int))
 
 
+def closed(proc: Path) -> list[Path]:
+    """Return the programs into which the kernel does not let this user look, whoever runs them."""
+    return [process for process in processes(proc) if _refuses(process) and _is_program(process)]
+
+
+def _refuses(process: Path) -> bool:
+    # What is asked for, not access(2): root without CAP_SYS_PTRACE may read some of it, or none.
+    try:
+        (process / "environ").open("rb").close()
+        (process / "cwd").readlink()
+    except PermissionError:
+        return True
+    except OSError:
+        return False  # it has ended
+    return False
+
+
+def _is_program(process: Path) -> bool:
+    """Tell a program from a thread of the kernel, which has no command line."""
+    try:
+        return bool((process / "cmdline").read_bytes().strip(b"\0"))
+    except PermissionError:
+        return True  # /proc is mounted with hidepid=1
+    except OSError:
+        return False
+
+
 def strings(file: Path) -> list[bytes]:
     """Return the parts of a file of strings that end in NUL (cmdline, environ); none for one that cannot be read."""
     try:

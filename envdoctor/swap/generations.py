@@ -7,6 +7,7 @@ from pathlib import Path
 
 from envdoctor.errors import RestoreError, UsageError
 from envdoctor.facts.host import Host
+from envdoctor.facts.processes import closed
 from envdoctor.facts.regular_file import read_regular
 from envdoctor.facts.stops import put_off
 from envdoctor.model.events import Event, Listener
@@ -17,7 +18,7 @@ from envdoctor.probes.venv.own_packages import read_venv
 from envdoctor.probes.venv.restore_note import NOTE
 from envdoctor.standards.bounded_json import loads
 from envdoctor.swap import durable, journal, verdicts
-from envdoctor.swap.in_use import unseen, users, users_of
+from envdoctor.swap.in_use import users, users_of
 from envdoctor.swap.journal import JournalEntry
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.space import Space, Tree, scan, space
@@ -100,7 +101,7 @@ class PrunePlan:
     """Of the removed ones together."""
     spared: tuple[Spared, ...]
     unseen: int = 0
-    """Processes of other people, of which what they use could not be determined."""
+    """Processes of which what they use could not be determined."""
 
 
 def describe(venv: Path, number: int, verdict: KeptVerdict | None = None) -> Generation:
@@ -238,7 +239,7 @@ def plan_prune(
         kept=tuple(item for item in found if item not in asked),
         space=space(scan(Path(generation.path)) for generation in going),
         spared=tuple(spared),
-        unseen=unseen(proc) if using else 0,
+        unseen=len(closed(proc)) if using else 0,
     )
 
 

@@ -12,9 +12,6 @@ from envdoctor.facts.processes import command_line, processes, strings
 from envdoctor.model.plan import VenvUser
 from envdoctor.swap.store import STORE
 
-_FIRST_PERSON, _NOBODY = 1000, 65534
-"""User ids of people (login.defs(5)); below are the system's own."""
-
 
 def users(venv: Path, proc: Path, own: int | None = None) -> tuple[VenvUser, ...]:
     """Return the processes that use the venv (its path with symlinks resolved).
@@ -34,20 +31,6 @@ def users_of(venvs: Sequence[Path], proc: Path, own: int | None = None) -> dict[
         if not _descends(user.pid, mine, proc):
             found[venv].append(user)
     return {venv: tuple(using) for venv, using in found.items()}
-
-
-def unseen(proc: Path) -> int:
-    """Return how many processes of other people do not let this user look at what they use."""
-    count = 0
-    for process in processes(proc):
-        try:
-            owner = process.stat().st_uid
-            (process / "cwd").readlink()
-        except PermissionError:
-            count += _FIRST_PERSON <= owner < _NOBODY
-        except OSError:
-            continue  # it has ended
-    return count
 
 
 def _descends(pid: int, ancestor: int, proc: Path) -> bool:

@@ -56,7 +56,7 @@ def _planned(data: Prune) -> str:
         lines.append("wait until those processes have ended, or add --while-in-use to remove what they use too")
     if plan.removed and plan.unseen:
         lines.append(
-            f"{plan.unseen} {'process' if plan.unseen == 1 else 'processes'} of other users could not be looked at: "
+            f"{plan.unseen} {'process' if plan.unseen == 1 else 'processes'} could not be looked at: "
             "one that uses a backup would not be named"
         )
     if not plan.removed:

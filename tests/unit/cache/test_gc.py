@@ -358,8 +358,7 @@ def test_what_is_not_known_of_a_shared_cache_is_said(tmp_path: Path) -> None:
     assert done.stdout.splitlines() == [
         str(
             (
-                "triton: others may write to it, and 2 processes of other users could not be looked into, first 40 "
-                "(python train.py)",
+                "triton: others may write to it, and 2 processes could not be looked into, first 40 (python train.py)",
                 "triton: it is on nfs4, and processes of other hosts could not be looked into",
             )
         ),

@@ -239,6 +239,6 @@ def test_what_could_not_be_looked_at_is_said_where_something_goes(scene: Scene) 
     for number in (0, 1, 2):
         plan = replace(plan_prune(scene.store, 1, [scene.host]), unseen=number)
         shown[number] = text(Prune(status="planned", target="/v", plan=plan, keep=1, broken=False), Style())
-    told = "1 process of other users could not be looked at: one that uses a backup would not be named\n"
+    told = "1 process could not be looked at: one that uses a backup would not be named\n"
     assert [told in shown[0], told in shown[1]] == [False, True]
     assert shown[2].replace("2 processes", "1 process") == shown[1] != shown[0]
