@@ -23,8 +23,10 @@ from envdoctor.cache.key_parts import KeyPart
 from envdoctor.cache.manifest import Manifest, dump, parse
 from envdoctor.catalog.cache_kinds import NAMES
 from envdoctor.doctor.workspace import Workspace
-from envdoctor.facts.processes import strings
+from envdoctor.facts.processes import command_line, strings
 from envdoctor.report import schemas
+from envdoctor.report.commands.cache_gc import text
+from envdoctor.report.style import Style
 from tests.cli.test_schemas import OF_A_FILLED_CACHE
 from tests.factories.make_cache import KEY, filled, manifest_of
 from tests.factories.make_profile import make_profile
@@ -325,6 +327,10 @@ def test_a_job_that_starts_while_the_question_stands_keeps_its_cache(
     data = done.data
     assert (data.status, data.taken, [user.root for user in data.users]) == ("cleaned", (), ["inductor"])
     assert asked.notes == ["6 entries stay: a process uses the cache by now"]
+    assert text(data, Style()) == (
+        f"6 entries stay: a live process uses the cache\ninductor is used by process {os.getpid()}: "
+        f"{command_line(strings(Path('/proc/self/cmdline')))}\n"
+    )
     assert kernel.is_file()
 
 

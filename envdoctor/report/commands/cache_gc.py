@@ -65,6 +65,8 @@ def _done(data: Cleaned) -> list[str]:
     lines += [f"{len(found.files)} files, {megabytes(found.bytes)}, moved to {found.folder}" for found in data.taken]
     if data.taken:
         lines += ["", "`envdoctor cache undo` puts them back; `envdoctor cache gc --purge` deletes them for good"]
+    if not (lines or data.plan.removals):
+        return _staying(data)  # a process has come to use all that could go
     return lines or ["nothing was removed: what could go is gone already"]
 
 
