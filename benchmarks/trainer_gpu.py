@@ -42,7 +42,7 @@ from trainer.runtime import inline
 from trainer.runtime.session import Session
 from trainer.runtime.steps import DrafterStep, OpenDoor, TargetStep
 from trainer.settings.config import TrainConfig, build
-from trainer.settings.sections import CacheConfig, DataConfig, RunConfig
+from trainer.settings.sections import CacheConfig, DataConfig
 from trainer.step.flops import drafter_step, target_cost
 from trainer.step.optim import Optimizer
 from trainer.target.model import SharedWeights, Target, published_layer_ids
@@ -126,7 +126,7 @@ class Bench:
                  "tokens": self.length * rows, "pack": pack,
              },
              "run": {"device": self.device.type, "compile": "on", "save_every": 0, "evaluate": 0, "log_every": 5,
-                     "loss_rows": getattr(self.arguments, "loss_rows", None) or RunConfig().loss_rows}},
+                     "loss_rows": getattr(self.arguments, "loss_rows", None) or 0}},
             {"run": run},
         ])  # fmt: skip
 

@@ -4,6 +4,7 @@ import math
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 
 from tests.trainer import reference
 from tests.trainer.cases import EDGES, VOCABULARY, Problem, drawn, problems
+from trainer.runtime import steps
 from trainer.settings.sections import DrafterConfig, LossConfig
 from trainer.step.loss import block_loss, chunk_loss, chunk_rows, decay, default_gamma, targets
 from trainer.step.objectives import Objective, choose_vocabulary, dpace
@@ -178,6 +180,36 @@ def test_a_token_outside_the_vocabulary_is_no_label() -> None:
 def test_the_vocabulary_is_of_the_most_frequent_tokens_and_those_that_end_a_text() -> None:
     assert choose_vocabulary([5, 0, 9, 9, 0, 1], 3, always=(4,)).tolist() == [2, 3, 4]
     assert choose_vocabulary([1, 1, 1, 1], 2, always=()).tolist() == [0, 1]
+
+
+def test_only_inductor_on_a_gpu_takes_the_kernel_that_needs_half_the_memory(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def in_place(*_: object) -> None: ...
+
+    name = "trainer.step.loss_kernel"
+    plain = Objective.of(LossConfig(kind="kl"), DrafterConfig()).kernel()
+    steps._in_place.cache_clear()
+    try:
+        with monkeypatch.context() as patched:
+            patched.setitem(sys.modules, name, SimpleNamespace(chunk_loss_in_place=in_place))
+            assert steps.quick_kernel(chunk_loss, "cuda", "inductor") == (in_place, 4096)
+            for kernel, kind, backend in (
+                (chunk_loss, "cuda", "eager"), (chunk_loss, "cpu", "inductor"), (plain, "cuda", "inductor")
+            ):  # fmt: skip
+                found, rows = steps.quick_kernel(kernel, kind, backend)
+                assert found is not in_place
+                assert rows == 2048
+        steps._in_place.cache_clear()
+        monkeypatch.setitem(sys.modules, "triton", None)
+        monkeypatch.delitem(sys.modules, name, raising=False)
+        assert capsys.readouterr().err == ""
+        assert [steps.quick_kernel(chunk_loss, "cuda", "inductor")[1] for _ in range(2)] == [2048, 2048]
+    finally:
+        steps._in_place.cache_clear()
+    assert capsys.readouterr().err == (
+        "note: no triton (import of triton halted; None in sys.modules): the loss is left to torch.compile\n"
+    )
 
 
 def test_the_kernel_on_gpus_does_the_same_where_triton_is_there() -> None:

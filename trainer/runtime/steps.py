@@ -3,6 +3,7 @@
 Neither waits for another worker, so either may run inside the compile gate.
 """
 
+import functools
 import itertools
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol
@@ -24,9 +25,14 @@ from trainer.step.loss import ChunkKernel, LossParts, Targets, block_loss, chunk
 from trainer.step.objectives import Objective
 from trainer.step.optim import FlatParameters
 from trainer.target.model import SharedWeights, Target
+from trainer.writing import say
 
 _workers = itertools.count()
 """Compiled code is a worker's own, so a step known to one is new to the next: its number is part of the signature."""
+
+
+_ROWS, _ROWS_IN_PLACE = 2048, 4096
+"""Rows of logits at a time, with a gradient beside them, or in their place."""
 
 
 class Admission(Protocol):
@@ -76,6 +82,25 @@ class TargetStep:
         """End what the step has begun: nothing."""
 
 
+def quick_kernel(kernel: ChunkKernel, kind: str, backend: str) -> tuple[ChunkKernel, int]:
+    """Return the kernel for compiled steps on a kind of device, and how many rows of logits it is given at a time."""
+    if kernel is chunk_loss and kind == "cuda" and backend == "inductor" and (in_place := _in_place()):
+        return in_place, _ROWS_IN_PLACE
+    (own,) = private([kernel])
+    compiled: ChunkKernel = torch.compile(own, fullgraph=True, dynamic=False, backend=backend)
+    return compiled, _ROWS
+
+
+@functools.cache
+def _in_place() -> ChunkKernel | None:
+    try:
+        from trainer.step.loss_kernel import chunk_loss_in_place  # noqa: PLC0415 - triton comes with torch for GPUs alone
+    except ImportError as error:
+        say(f"note: no triton ({error}): the loss is left to torch.compile")
+        return None
+    return chunk_loss_in_place
+
+
 class DrafterStep:
     """One forward and backward of a micro-batch, its gradients added to the flat sums."""
 
@@ -98,7 +123,6 @@ class DrafterStep:
         self._head = shared.head if kept is None else shared.head[kept]
         index = objective.index()
         self._index = None if index is None else index.to(self.device)
-        self.chunk = run.loss_rows
         self.dense_limit = int(run.dense_limit_gb * 1e9)
         self.compiled = compiles(run.compile, self.device)
         self.flex = self.compiled and self.device.type == "cuda"
@@ -111,18 +135,11 @@ class DrafterStep:
             require(self.compiled, "drafter.fp8", "only compiled steps multiply in fp8", "use --compile on")
             Split.of(model, self._head.shape).told("drafter.fp8")
         self._narrow = narrow_head(self._head) if drafter.fp8 else None
+        rows = _ROWS
         if self.compiled:
             model.compile_layers(run.backend, fp8=drafter.fp8)
-            self.kernel = self._quick_kernel(run.backend)
-
-    def _quick_kernel(self, backend: str) -> ChunkKernel:
-        if self.flex and self.kernel is chunk_loss:
-            from trainer.step.loss_kernel import chunk_loss_in_place  # noqa: PLC0415 - triton comes with torch for GPUs alone
-
-            return chunk_loss_in_place
-        (kernel,) = private([self.kernel])
-        compiled: ChunkKernel = torch.compile(kernel, fullgraph=True, dynamic=False, backend=backend)
-        return compiled
+            self.kernel, rows = quick_kernel(self.kernel, self.device.type, run.backend)
+        self.chunk = run.loss_rows or rows
 
     def run(self, batch: Batch, features: torch.Tensor) -> LossParts:
         """Return the detached parts of one micro-batch; the gradients are in `parameters`."""

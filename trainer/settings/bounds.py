@@ -82,7 +82,7 @@ RANGES: Mapping[str, _Range] = {
     "run.evaluate": _least(0, "use 0 for no evaluation"),
     "run.evaluate_tokens": _least(1),
     "run.evaluate_positions": _least(1),
-    "run.loss_rows": _least(1),
+    "run.loss_rows": _least(0, "use 0 for the default"),
     "run.dense_limit_gb": (lambda value: value > 0, "{}", "use a positive size"),
     "run.threads": _least(0, "use 0 for torch's choice"),
     "topology.targets": _least(1),

@@ -254,8 +254,9 @@ class RunConfig:
     """Steps between evaluations while it trains, at temperature 0 and 1; the best drafter is kept. 0 for none."""
     profile: tuple[int, ...] = ()
     """First and last step to record with torch's profiler; empty for none."""
-    loss_rows: int = 4096
-    """Rows of logits that exist at a time."""
+    loss_rows: int = 0
+    """Rows of logits that exist at a time; 0 for 4,096 where their gradient takes their place (loss.kind=ce with
+    loss.positions=decay, compiled by inductor on a GPU) and 2,048 elsewhere."""
     dense_limit_gb: float = 4.0
     """Largest score table of one layer on the dense path."""
     warm: bool = True
