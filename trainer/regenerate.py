@@ -194,7 +194,7 @@ def _settings(config: TrainConfig, options: argparse.Namespace) -> dict[str, obj
     text = template.read_bytes() if template is not None and template.is_file() else b""
     return {
         "--target": [target_digest(Path(target.path)), target.path],
-        "its tokenizer": [text_digest(Path(target.path)), target.path], "--temperature": options.temperature,
+        "the target's tokenizer": [text_digest(Path(target.path)), target.path], "--temperature": options.temperature,
         "--max-tokens": options.max_tokens, "run.seed": config.run.seed,
         "target.chat_template": [hashlib.sha256(text).hexdigest()[:16], target.chat_template],
         "target.template_arguments": list(target.template_arguments),
@@ -223,7 +223,7 @@ def _require_same(out: Path, settings: Mapping[str, object]) -> None:
             )
 
 
-_BY_DIGEST = {"--target", "its tokenizer", "target.chat_template"}
+_BY_DIGEST = {"--target", "the target's tokenizer", "target.chat_template"}
 """Settings with [digest, path]: what was moved is still the same."""
 
 

@@ -333,8 +333,8 @@ def test_files_of_one_name_are_told_apart_and_settings_are_kept(
     # What decides how the target's tokens are read, and where its text ends.
     (moved / "generation_config.json").write_text('{"eos_token_id": [1, 2]}')
     assert refused("--target", str(moved))[0] == (
-        f"error: its tokenizer: {moved} ({text_digest(moved)}), and the rows of {out} were made with {target_folder}"
-        f" ({text_digest(target_folder)})"
+        f"error: the target's tokenizer: {moved} ({text_digest(moved)}), and the rows of {out} were made with"
+        f" {target_folder} ({text_digest(target_folder)})"
     )
     settings = tmp_path / "own.jsonl.settings.json"
     kept = json.loads(settings.read_text())
