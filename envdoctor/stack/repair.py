@@ -62,7 +62,6 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     packages = repair_sources.located(asked, request, uv, interpreter, sources, host)
     expected = _expected(present, changes)
     touched = {item.name for item in changes.removals} | {item.name for item in changes.reinstalls}
-    in_the_way = _in_the_way(read, store.target, touched, reading)
     bundles = longer_bundles(store.target, reading.fact(InstalledFiles).faults, changes)
     plan = RepairPlan(
         target=str(store.target),
@@ -90,7 +89,7 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         torn=_torn(read, store.target),
         misnamed=misnamed_folders(read, store.target, touched, _misnamed(case)),
         bundles=bundles,
-        in_the_way=in_the_way,
+        in_the_way=_in_the_way(read, store.target, touched, reading),
         before=before,
         hidden=hidden(case, before, read),
         shown=shown,
