@@ -18,7 +18,7 @@ def processes(proc: Path) -> Iterator[Path]:
 
 
 def closed(proc: Path) -> list[Path]:
-    """Return the programs into which the kernel does not let this user look, whoever runs them."""
+    """Return the programs into which the kernel does not let this user look, of any user."""
     return [process for process in processes(proc) if _refuses(process) and _is_program(process)]
 
 
