@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from trainer.errors import ConfigError
 from trainer.records import tracking
 from trainer.records.profiler import ProfilerWindow
 from trainer.records.tracking import Tracker
+from trainer.runtime import finalize, loop
 from trainer.runtime.finalize import Finalizer
 from trainer.settings.config import build
 from trainer.settings.presets import preset
@@ -218,13 +220,24 @@ def test_the_best_drafter_so_far_stays_until_a_better_one_comes(
 
 
 def test_what_is_learnt_and_evaluated_on_is_said(
-    cache: Path, target_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    cache: Path,
+    target_folder: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cache.is_dir()
     command = [word for word in TINY if word != "--quiet"]
     command += ["--steps", "1", "--set", "run.evaluate=2", "--set", "run.evaluate_tokens=4"]
-    assert main([*command, "--output", str(tmp_path / "toy")]) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "QUIET_SECONDS", 0)
+        patch.setattr(finalize, "QUIET_SECONDS", 0)
+        assert main([*command, "--output", str(tmp_path / "toy")]) == 0
     told = capsys.readouterr()
+    # What takes long is not silent.
+    assert re.search(r"^the first step took \d+ s; a line every 2 steps$", told.err, re.MULTILINE)
+    going = r"^the closing evaluation: decoding for \d+ s \(run.evaluate, run.evaluate_tokens\)$"
+    assert re.search(going, told.err, re.MULTILINE)
     toy = "the toy target on the embedded corpus (no --target, no --data)"
     prompts = "2 of 384 rows, held out of training"
     assert f"training {toy}\nevaluations take their prompts from {prompts}\n" in told.err

@@ -7,6 +7,7 @@ OUTPUT/best/              the export with the greatest acceptance length (temper
 
 import dataclasses
 import json
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,8 @@ from trainer.target.model import Target
 from trainer.writing import write_whole
 
 TEMPERATURES = (0.0, 1.0)
+QUIET_SECONDS = 10.0
+"""After which an evaluation says that it goes on."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -93,8 +96,17 @@ class Finalizer:
         self, drafter: Drafter, target: Target, doing: str = "the closing evaluation"
     ) -> tuple[Evaluation, Evaluation] | None:
         parts, group, run = self.parts, target.group, self.parts.config.run
+        began = spoke = time.monotonic()
+
+        def asked() -> bool:
+            nonlocal spoke
+            if (now := time.monotonic()) - spoke > QUIET_SECONDS:
+                spoke = now
+                self.say(f"{doing}: decoding for {now - began:.0f} s (run.evaluate, run.evaluate_tokens)")
+            return self.stop()
+
         # Those that hold a target together decode the same text in step: all of them, or none.
-        stop = self.stop if group is None else group.asked(self.stop)
+        stop = asked if group is None else group.asked(asked)
         decoder = SpeculativeDecoder(
             target, drafter, block=parts.config.drafter.block, mask_token=parts.mask_token,
             stop=parts.stop, kept=parts.kept,

@@ -20,6 +20,9 @@ from trainer.saved import checkpoint
 from trainer.settings.config import TrainConfig
 from trainer.step.optim import Optimizer, learning_rate
 
+QUIET_SECONDS = 5.0
+"""A first step that takes longer is told."""
+
 
 class Source(Protocol):
     """Where a drafter's micro-batches come from, in the order of its plan."""
@@ -110,6 +113,8 @@ class LoopSettings:
     """The number of the run's first batch."""
     kept: list[int] | None = None
     """The tokens of a reduced vocabulary."""
+    say: Callable[[str], None] = lambda _words: None
+    """Shows a person what is under way."""
 
 
 class DrafterLoop:
@@ -159,6 +164,9 @@ class DrafterLoop:
             with self._profiler.step(done + 1) if self._profiler else nullcontext():
                 interrupted = self._one_step(done, sums)
             done += 1
+            took = time.perf_counter() - sums.started
+            if self.settings.lead and done == start + 1 and took > QUIET_SECONDS:
+                self.settings.say(f"the first step took {took:.0f} s; a line every {self.config.run.log_every} steps")
             last = done == self.config.run.steps or interrupted
             every = self.config.run.save_every
             often = self.config.run.evaluate_every

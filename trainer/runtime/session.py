@@ -93,7 +93,7 @@ class Session:
         return LoopSettings(
             config=self.parts.config, identity=self.parts.identity(), output=self.output, lead=lead, devices=devices,
             rate=self._rate, flops=flops, offset=self.offset,
-            kept=None if self.parts.kept is None else self.parts.kept.tolist(),
+            kept=None if self.parts.kept is None else self.parts.kept.tolist(), say=self.say,
         )  # fmt: skip
 
     def note(self, name: str, text: str) -> None:
