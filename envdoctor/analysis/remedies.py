@@ -71,7 +71,7 @@ def exchange_commands(case: CheckContext, names: Iterable[str], pins: Iterable[t
     if not others:
         return [first]
     # With a link, working files of the others go: only once uv has found them.
-    asked = dry_run(case, f"--no-deps {_words_again(case, _as_recorded(case, others))}") if links else ""
+    asked = dry_run(case, f"--no-deps {words_again(case, _as_recorded(case, others))}") if links else ""
     return [asked + first, _reinstall(case, others, links)]
 
 
@@ -120,7 +120,7 @@ def install_line(case: CheckContext, names: Collection[str], words: str, removed
     there = [name for name in names if _active(case, name)]
     others = [pin for pin in with_sharers(case, [(name, "") for name in there]) if pin[0] not in names]
     again = [name for name, _ in others]
-    words += f" {_words_again(case, others)}" if others else ""
+    words += f" {words_again(case, others)}" if others else ""
     if "--no-deps" not in words.split():
         asked = shlex.split(words)
         words += "".join(f" {shlex.quote(pin)}" for pin in _held(case, {*names, *again}) if pin not in asked)
@@ -145,14 +145,15 @@ def _reinstall(case: CheckContext, pins: Iterable[tuple[str, str]], removed: Col
     chosen = _as_recorded(case, pins)
     names = [name for name, _ in chosen]
     offline = _OFFLINE if _is_cached(case, chosen) else ""
-    return _line(case, names, f"{offline}--no-deps {_words_again(case, chosen)}", removed, again=names)
+    return _line(case, names, f"{offline}--no-deps {words_again(case, chosen)}", removed, again=names)
 
 
 def _as_recorded(case: CheckContext, pins: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return [(name, _version_by_record(case, name) or version) for name, version in pins]
 
 
-def _words_again(case: CheckContext, pins: Collection[tuple[str, str]]) -> str:
+def words_again(case: CheckContext, pins: Collection[tuple[str, str]]) -> str:
+    """Return what makes uv install these once more, each from where it came."""
     flags = " ".join(f"--reinstall-package {shlex.quote(name)}" for name, _ in pins)
     return f"{flags} {' '.join(_again(case, name, version) for name, version in pins)}"
 

@@ -108,7 +108,7 @@ def with_sources(verdict: Verdict, workspace: Workspace) -> Verdict:
 
     def installs(finding: Finding) -> bool:
         remedy = finding.remediation
-        return any("uv pip " in command for command in (*remedy.commands, *remedy.by_hand))
+        return any("uv pip " in line for line in (remedy.text, *remedy.commands, *remedy.by_hand))
 
     if not any(map(installs, verdict.findings)):
         return verdict
@@ -122,8 +122,9 @@ def with_sources(verdict: Verdict, workspace: Workspace) -> Verdict:
         commands, by_hand = (
             tuple(printed.sourced(command, known) for command in lines) for lines in (remedy.commands, remedy.by_hand)
         )
-        more = printed.note((*commands, *by_hand), known)
-        text = f"{remedy.text}; {more}" if more else remedy.text
+        text = printed.sourced_text(remedy.text, known)
+        more = printed.note((text, *commands, *by_hand), known)
+        text = f"{text}; {more}" if more else text
         return replace(finding, remediation=replace(remedy, text=text, commands=commands, by_hand=by_hand))
 
     return _each(verdict, told)

@@ -206,7 +206,7 @@ def not_checked(case: CheckContext) -> tuple[str, ...]:
         none = "no metadata" if installed.bare else "no packages"
         return (f"{none} here: only the interpreter was checked",)
     no_torch = build is not None and not build.present
-    unseen = [*_unlisted(case), *(() if no_torch else _unseen(case))]
+    unseen = [*_unlisted(case), *_bytecode_unread(case), *(() if no_torch else _unseen(case))]
     parts = ["no torch here: torch and its libraries were not checked"] if no_torch else []
     return (*parts, *([f"not checked: {', '.join(unseen)}"] if unseen else []))
 
@@ -231,6 +231,12 @@ def _unlisted(case: CheckContext) -> Iterator[str]:
     )
     if count:
         yield f"the files of {counted(count, 'distribution')} without a RECORD"
+
+
+def _bytecode_unread(case: CheckContext) -> Iterator[str]:
+    deep = case.facts.get(DeepFiles)
+    if deep and deep.bytecode_state.unread:
+        yield f"{counted(deep.bytecode_state.unread, 'bytecode file')} ({deep.bytecode_state.reason})"
 
 
 def _unseen(case: CheckContext) -> Iterator[str]:

@@ -75,7 +75,10 @@ def run(case: CheckContext) -> Iterator[Finding]:
                 f"dist:{damage.owner}",
                 *((BREAKS_IMPORT,) if any(path.endswith(_READ_FIRST) for path in damage.missing) else ()),
             ),
-            symptom_of=tuple(f"file:{path}" for path in broken) if stray.issuperset(broken) else (),
+            symptom_of=(
+                f"links-gone:{damage.owner}",
+                *((f"file:{path}" for path in broken) if stray.issuperset(broken) else ()),
+            ),
         )
 
 

@@ -27,7 +27,7 @@ from envdoctor.analysis.remedies import (
     reinstall_command,
     rename_command,
     restore_or,
-    same_build,
+    words_again,
 )
 from envdoctor.analysis.taken_away import unparsable_records
 from envdoctor.model.finding import Finding
@@ -77,8 +77,7 @@ def run(case: CheckContext) -> Iterator[Finding]:
 def _links(case: CheckContext, linked: Sequence[Distribution]) -> Finding:
     # METADATA is in a dist-info folder of the folder that holds the files of one wheel.
     root = commonpath([item.link_gone.rsplit("/", 2)[0] for item in linked])
-    flags = " ".join(f"--reinstall-package {shlex.quote(item.name)}" for item in linked)
-    specs = " ".join(shlex.quote(same_build(item.name, item.version)) for item in linked)
+    words = words_again(case, [(item.name, item.version) for item in linked])
     sites = " ".join(dict.fromkeys(shlex.quote(item.site) for item in linked))
     example = linked[0]
     return Finding(
@@ -98,10 +97,10 @@ def _links(case: CheckContext, linked: Sequence[Distribution]) -> Finding:
             [
                 f"find {sites} -xtype l -lname {shlex.quote(root + '/*')} -delete",
                 # Nothing is in its way: the first has deleted it.
-                f"uv pip install --python {case.python} --no-deps --link-mode copy {flags} {specs}",
+                f"uv pip install --python {case.python} --no-deps --link-mode copy {words}",
             ],
         ),
-        causes=tuple(f"dist:{item.name}" for item in linked),
+        causes=tuple(f"{kind}:{item.name}" for item in linked for kind in ("dist", "links-gone")),
     )
 
 

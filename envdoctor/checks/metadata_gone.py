@@ -61,13 +61,15 @@ def _unlisted(case: CheckContext) -> list[str]:
     shadowing = case.facts.get(Shadowing)
     if shadowing is None:
         return []
-    # One in front of a module of the same name is told as that, and a distribution whose RECORD is empty, or that is
-    # half uninstalled, as what it is.
+    # One in front of a module of the same name is told as that, and a distribution of the same folder whose RECORD is
+    # empty, or that is half uninstalled, as what it is.
     fronts = {front.rpartition("/")[0] for item in shadowing.beside for front in item.fronts}
+    fronts |= {f"{shadow.front}/{shadow.module}" for shadow in shadowing.shadows}
     there = case.facts[Distributions]
-    told = {item.name for item in there.items} | {item.name for item in there.leftovers}
-    names = [path.rpartition("/")[2] for path in shadowing.unlisted if path not in fronts]
-    return [name for name in names if normalized(name) not in told]
+    told = {(item.site, item.name) for item in there.items}
+    told |= {(item.path.rpartition("/")[0], item.name) for item in there.leftovers}
+    places = [path.rpartition("/") for path in shadowing.unlisted if path not in fronts]
+    return [name for site, _, name in places if (site, normalized(name)) not in told]
 
 
 def _finding(

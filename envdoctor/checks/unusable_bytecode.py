@@ -8,7 +8,8 @@ What it finds:
     warning, unless PYTHONOPTIMIZE is set.
     What Python makes again by itself (another magic number, another time or size of the source, a cut header) is no
     finding. Not told: bytecode of another code with the time and size of its source, damage that leaves well-formed
-    data, the standard library's, and that of another Python than the one that runs envdoctor.
+    data, and the standard library's. That of another Python than the one that runs envdoctor is not read, which the
+    last line says.
 
 Why it matters:
     Python does not fall back to the source: `import` raises `EOFError: marshal data too short`, which names no file.

@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 from envdoctor.analysis.context import CheckContext
@@ -33,6 +34,7 @@ from envdoctor.stack.replaceable import refuse_no_venv
 from envdoctor.swap.in_use import users
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import BackupStore
+from envdoctor.wheels import printed
 from envdoctor.wheels import uv as uv_tool
 
 
@@ -54,9 +56,9 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
     twice = duplicates(case)
     present = {**read.packages, **twice}
     sources = repair_sources.configured(uv, interpreter, request, store.target, host)
-    changes = plan_changes(
-        read.graph, conflicts(case), present, pins, _in_doubt(read, twice, reading.fact(InstalledFiles)), case.python
-    )
+    torn = _in_doubt(read, twice, reading.fact(InstalledFiles))
+    with _sourced_hint(host, store.target):
+        changes = plan_changes(read.graph, conflicts(case), present, pins, torn, case.python)
     before = _blocking(facts, request, changes)
     asked = [pins[item.name] for item in changes.reinstalls if item.name in pins]
     packages = repair_sources.located(asked, request, uv, interpreter, sources, host)
@@ -96,6 +98,15 @@ def prepare(request: RepairRequest, host: Host, listen: Listener) -> PreparedRep
         verified=read.counts,
         verdict=verdict_of(facts),
     )
+
+
+@contextmanager
+def _sourced_hint(host: Host, target: Path) -> Iterator[None]:
+    try:
+        yield
+    except RestoreError as error:
+        known = printed.sources(host.environ, host.home, host.cwd, target)
+        raise RestoreError(error.message, printed.sourced_text(error.hint, known)) from error
 
 
 def _blocking(facts: Fingerprint, request: RepairRequest, changes: Changes) -> tuple[Finding, ...]:

@@ -27,7 +27,7 @@ from envdoctor.swap.in_use import users
 from envdoctor.swap.shown import ShownVenv
 from envdoctor.swap.store import STORE, BackupStore
 from envdoctor.swap.unmanaged_files import unrecorded
-from envdoctor.wheels import constraints, index_config, pip_config, wheel_origins
+from envdoctor.wheels import constraints, index_config, pip_config, printed, wheel_origins
 from envdoctor.wheels import uv as uv_tool
 from envdoctor.wheels.cached_answers import Question, Remembered
 from envdoctor.wheels.impatient import impatient
@@ -90,9 +90,8 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
     wanted = _interpreter_wanted(request, store, host, uv)
     with impatient(4) as beside:
         # uv and the interpreter answer as processes of their own; what is read here is read while they do.
-        asking = beside.submit(
-            index_config.configured, uv, pip, host.home, sys.executable, AnswerMemo.of("uv-sources", host)
-        )
+        memo = AnswerMemo.of("uv-sources", host)
+        asking = beside.submit(index_config.configured, uv, pip, host.home, sys.executable, memo)
         reading = beside.submit(_present, store)
         looking = beside.submit(users, store.target, host.proc)
         left = beside.submit(_left_behind, store.target, listed, store.next_generation())
@@ -126,11 +125,12 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         verify=request.verify,
         warnings=warnings,
     )
+    needs = rooms(store.beside, configured.cache, plan.packages, copies=uv.copies)
     return PreparedRestore(
         request=request,
         host=host,
         store=store,
-        plan=replace(plan, rooms=rooms(store.beside, configured.cache, plan.packages, copies=uv.copies)),
+        plan=replace(_sourced(plan, host), rooms=needs),
         locked=found.packages,
         sources=configured,
         shown=shown,
@@ -138,6 +138,13 @@ def prepare(request: RestoreRequest, host: Host) -> PreparedRestore:
         other_builds=others,
         filenames=found.filenames,
     )
+
+
+def _sourced(plan: Plan, host: Host) -> Plan:
+    if not any("uv pip " in line for line in plan.warnings):
+        return plan
+    known = printed.sources(host.environ, host.home, host.cwd, Path(plan.target))
+    return replace(plan, warnings=tuple(printed.sourced_text(line, known) for line in plan.warnings))
 
 
 def _refuse_target(target: Path, host: Host) -> Collection[str]:

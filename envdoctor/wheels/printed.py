@@ -20,6 +20,7 @@ _WORD = pattern(r"(?:[^\s'\"]|'[^']*'|\"[^\"]*\")+")
 _VARIABLE = pattern(r"[A-Z_]+=")
 _BUILD = pattern(r"(?:torch|torchvision|torchaudio)={2,3}[\w.]+\+(?P<local>cpu|cu\d+|rocm[\d.]+|xpu)")
 _INSTALL, _UNINSTALL = ["uv", "pip", "install"], ["uv", "pip", "uninstall"]
+_INLINE = pattern(r"`(?P<line>[^`]*uv pip install [^`]*)`")
 _BACKEND = "--torch-backend"
 _BREAK = "--break-system-packages"
 _OPTIONS = {
@@ -109,6 +110,11 @@ def sourced(command: str, known: WheelSources) -> str:
         if word == "&&":
             parts.append([])
     return " ".join(word for part in parts for word in _part(part, known))
+
+
+def sourced_text(text: str, known: WheelSources) -> str:
+    """Return a sentence whose lines for uv, each in backquotes, look where wheels can come from."""
+    return _INLINE.sub(lambda found: f"`{sourced(found['line'], known)}`", text)
 
 
 def note(commands: Sequence[str], known: WheelSources) -> str:

@@ -257,6 +257,10 @@ def test_bytecode_of_another_python_is_said_to_be_unread(venv: Venv, monkeypatch
     state = _deep(venv)
     minor = f"3.{sys.version_info.minor}"
     assert state == BytecodeState(unread=1, reason=f"it is Python {minor}'s, and envdoctor runs on {minor}")
+    assert _verdict(venv).not_checked == (
+        "no torch here: torch and its libraries were not checked",
+        f"not checked: 1 bytecode file ({state.reason})",
+    )
 
 
 def test_a_wheels_own_bytecode_is_a_file_like_any_other(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from envdoctor.model.finding import Remediation
 from envdoctor.model.verdict import Verdict
 from tests.factories.examine_venv import commands_of, mend, outline, verdict_of
-from tests.factories.make_venv import Venv, make_venv, rewrite, run_uv
+from tests.factories.make_venv import Venv, install, make_venv, rewrite, run_uv
 from tests.factories.make_wheel import make_wheel
 
 
@@ -59,6 +59,18 @@ def test_passes_ed417_a_package_that_may_be_of_a_distribution_without_record(ven
     (venv.site_packages / "halfway/__init__.py").write_text("")
     (venv.dist_info("thing") / "RECORD").unlink()
     assert {item.code for item in verdict_of(venv.prefix).findings} == {"ED205"}
+
+
+def test_finds_ed417_a_package_whose_metadata_is_in_another_folder(venv: Venv, tmp_path: Path) -> None:
+    other = tmp_path / "behind"
+    (other / "halfway-1.dist-info").mkdir(parents=True)
+    (other / "halfway-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: halfway\nVersion: 1\n")
+    (other / "halfway-1.dist-info/RECORD").write_text("halfway-1.dist-info/METADATA,,\n")
+    (venv.site_packages / "behind.pth").write_text(f"{other}\n")
+    (venv.site_packages / "halfway").mkdir()
+    (venv.site_packages / "halfway/__init__.py").write_text("")
+    title = "site-packages holds halfway without metadata: no RECORD lists a file of it"
+    assert outline(verdict_of(venv.prefix), tmp_path) == [f"warning ED417 {title}"]
 
 
 def test_passes_ed417_a_package_of_a_distribution_whose_record_is_empty(venv: Venv) -> None:
@@ -193,23 +205,35 @@ def test_a_changed_script_that_starts_no_python_is_its_owners_to_write(tmp_path:
     assert verdict_of(venv.prefix).findings == ()
 
 
-def test_links_into_a_cache_that_is_gone(venv: Venv, tmp_path: Path) -> None:
-    cache = tmp_path / "cache/archive-v0"
-    for path in [path for path in venv.site_packages.rglob("*") if path.is_file()]:
-        path.unlink()
-        path.symlink_to(cache / path.relative_to(venv.site_packages))
+def test_links_into_a_cache_that_is_gone(tmp_path: Path) -> None:
+    """RECORD and direct_url.json are written by uv itself; all the rest are links."""
+    made = [make_wheel(tmp_path / "wheels", name, "1", files={f"{name}.py": ""}) for name in ("own", "thing", "tool")]
+    own = tmp_path / "own"
+    own.mkdir()
+    (own / "pyproject.toml").write_text(
+        '[project]\nname = "own"\nversion = "1"\n'
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+    )
+    (own / "backend.py").write_text(
+        "import shutil\ndef build_wheel(into, settings=None, metadata=None):\n"
+        f"    shutil.copy({str(made[0])!r}, into)\n    return {made[0].name!r}\n"
+    )
+    venv = make_venv(tmp_path / "venv")
+    install(venv, own, *made[1:], cache=tmp_path / "cache", link_mode="symlink")
+    shutil.rmtree(tmp_path / "cache/archive-v0")
     verdict = verdict_of(venv.prefix)
-    assert [line for line in outline(verdict, tmp_path) if line.startswith("error")] == [
-        "error ED205 2 distributions are links to files that are gone"
+    assert outline(verdict, tmp_path) == [
+        "error ED205 3 distributions are links to files that are gone",
+        *(f"  error ED202 {name} 1: 3 of {of} files missing" for name, of in (("own", 9), ("thing", 8), ("tool", 8))),
     ]
     site = "[TMP]/venv/" + str(venv.site_packages.relative_to(venv.prefix))
     assert commands_of(verdict.findings[0], tmp_path) == [
         f"find {site} -xtype l -lname '[TMP]/cache/archive-v0/*' -delete",
-        "uv pip install --python [TMP]/venv/bin/python --no-deps --link-mode copy --reinstall-package thing "
-        "--reinstall-package tool thing==2 tool==1",
+        "uv pip install --python [TMP]/venv/bin/python --no-deps --link-mode copy --reinstall-package own "
+        "--reinstall-package thing --reinstall-package tool 'own @ file://[TMP]/own' thing==1 tool==1",
     ]
     mend(verdict.findings[0], wheels=tmp_path / "wheels", cache=tmp_path / ".uv-cache")
-    subprocess.run([venv.python, "-c", "import thing, tool; tool.main"], check=True, cwd="/")
+    subprocess.run([venv.python, "-c", "import own, thing, tool"], check=True, cwd="/")
     assert verdict_of(venv.prefix).findings == ()
 
 
@@ -352,7 +376,16 @@ def test_finds_ed405_and_does_not_guess_which_version_is_meant(tmp_path: Path) -
     for path in (two, three):
         with zipfile.ZipFile(path) as wheel:
             wheel.extractall(venv.site_packages)
-    found = next(item for item in verdict_of(venv.prefix).findings if item.code == "ED405")
+    # Of one name the module has two forms; that is of one cause.
+    for name in ("thing-2", "thing-3.0"):
+        path = venv.site_packages / f"{name}.dist-info/RECORD"
+        module = "form.py" if name == "thing-2" else "form/__init__.py"
+        rewrite(path, f"{path.read_text()}{module},,\n")
+        (venv.site_packages / module).parent.mkdir(exist_ok=True)
+        (venv.site_packages / module).touch()
+    verdict = verdict_of(venv.prefix)
+    assert [item.code for item in verdict.findings] == ["ED405"]
+    (found,) = verdict.findings
     command = f"uv pip install --python {venv.python} --no-deps --reinstall-package thing thing=="
     assert found.remediation == Remediation(
         text="nothing tells which version is the right one: force-reinstall the one that you want, by "

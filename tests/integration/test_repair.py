@@ -212,8 +212,8 @@ def test_an_editable_install_that_is_damaged_is_named(stack: Stack) -> None:
     assert answer.code == 4
     assert answer.err.endswith(
         "error: mine 1.0 (editable from file:///srv/mine) is damaged, and no index has it\n\nhint: install it again "
-        "yourself: `uv pip install --python FOLDER/venv/bin/python --no-deps --reinstall-package mine --editable "
-        "/srv/mine`, then repair the rest\n"
+        "yourself: `uv pip install --python FOLDER/venv/bin/python --no-index --find-links FOLDER/wheels "
+        "--no-deps --reinstall-package mine --editable /srv/mine`, then repair the rest\n"
     )
 
 

@@ -87,7 +87,9 @@ def _in_folder(reading: Reading, site: str, folder: str, suffixes: tuple[str, ..
         at = next((at for at, path in enumerate(files) if path in records.owners), 0)
         front = records.owners.get(files[0]) if files else None
         if front is not None:
-            at = next((at for at, path in enumerate(files) if records.owners.get(path, front) != front), 0)
+            # Two metadata folders of one distribution are told as that.
+            others = (items[records.owners.get(path, front)].name != items[front].name for path in files)
+            at = next((at for at, other in enumerate(others) if other), 0)
         # `__init__.py` beside `__init__.so` is one package.
         if at and not files[at].startswith(f"{folder}/{stem}{_PACKAGE}"):
             owner = items[records.owners[files[at]]]

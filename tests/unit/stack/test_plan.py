@@ -5,15 +5,18 @@ from pathlib import Path
 import pytest
 
 from envdoctor.documents.profile_store import ProfileRef
+from envdoctor.model.frozen import replace
 from envdoctor.model.plan import BaseInterpreter, Plan, Source, Unavailable
 from envdoctor.model.profile import LockWanted, Profile, PythonWanted, TorchWanted
 from envdoctor.probes.venv.distributions import Distribution
 from envdoctor.report.plan_text import plan_text, size
+from envdoctor.stack import restore
 from envdoctor.stack.build import groups
 from envdoctor.stack.plan import Present, assemble
 from envdoctor.standards.lock import LockedPackage
 from envdoctor.wheels.wheel_origins import WheelOrigins
 from tests.factories.make_facts import distribution
+from tests.factories.make_reading import bare_host
 
 PROFILE = Profile(
     schema=1,
@@ -133,3 +136,14 @@ def test_one_run_of_uv_a_source_and_the_cache_first() -> None:
 )
 def test_sizes_are_readable(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_lines_of_a_warning_look_where_pip_is_configured_to_look(tmp_path: Path) -> None:
+    (tmp_path / "pip.conf").write_text("[global]\nextra-index-url = file:///srv/index\n")
+    host = bare_host(tmp_path / "home", PIP_CONFIG_FILE="", SSL_CERT_FILE="/of/this/machine")
+    line = "a is not in the lock; to add it afterwards: `uv pip install {}--editable /srv/a`"
+    plan = replace(
+        _plan(Present(exists=False, installed={}), SOURCES), target=str(tmp_path), warnings=("one", line.format(""))
+    )
+    more = "--index file:///srv/index --index-strategy unsafe-best-match "
+    assert restore._sourced(plan, host).warnings == ("one", line.format(more))

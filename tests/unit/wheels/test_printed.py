@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from envdoctor.wheels.printed import WheelSources, note, sourced, sources
+from envdoctor.wheels.printed import WheelSources, note, sourced, sourced_text, sources
 from tests.factories.make_venv import Venv, make_venv
 from tests.factories.make_wheel import make_wheel
 from tests.factories.run_envdoctor import environment, run_envdoctor
@@ -53,6 +53,12 @@ def test_what_a_line_says_stays(words: list[str]) -> None:
     line = f"rm {shlex.join(words)} && {PIP} {shlex.join(words)}"
     assert shlex.split(sourced(line, PIPS)) == ["rm", *words, "&&", *PIP.split(), *PIPS.options, *words]
     assert sourced(f"uv pip uninstall {shlex.join(words)}", PIPS) == f"uv pip uninstall {shlex.join(words)}"
+
+
+def test_lines_in_a_sentence_look_there_too() -> None:
+    text = "by `{0} x==1` or `{0} x==2`, with `--offline`; `uv pip uninstall x` takes it away"
+    more = f"{PIP} --no-index --find-links '/my wheels'"
+    assert sourced_text(text.format(PIP), PIPS) == text.format(more)
 
 
 def test_what_else_there_is_to_know() -> None:
