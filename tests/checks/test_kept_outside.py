@@ -13,12 +13,16 @@ from envdoctor.checks import (
     cpu_build,
     driver_too_old,
     editable_install,
+    foreign_torch_extension,
+    numpy_abi,
     overwritten_paths,
     required_distribution,
+    runtime_requirement,
     startup_hook,
     version_drift,
 )
 from envdoctor.model.finding import Finding
+from envdoctor.probes.loading.numpy_abi import NumpyUser
 from envdoctor.probes.machine.gpu import Device
 from envdoctor.probes.venv.companions import CompanionBuild, Companions
 from envdoctor.probes.venv.conda import Conda, CondaPackage
@@ -101,6 +105,25 @@ def _companion() -> CheckContext:
     return facts.case(Companions(windows=(), windows_from="", builds=(build,)), _files("torchvision"))
 
 
+def _runtime() -> CheckContext:
+    installed = facts.distributions(
+        facts.distribution("transformers", "5.9.0"), facts.distribution("accelerate", "1.0")
+    )
+    return facts.case(installed, Companions(windows=(), windows_from="", builds=()), _files("accelerate"))
+
+
+def _numpy() -> CheckContext:
+    user = NumpyUser(path="a.so", owner="frames", owner_version="1.5.3")
+    installed = facts.distributions(facts.distribution("numpy", "2.4.4"), facts.distribution("frames", "1.5.3"))
+    return facts.case(facts.symbols(numpy_1=(user,)), installed, _files("numpy"))
+
+
+def _extension() -> CheckContext:
+    build = replace(facts.TORCH, version="2.10.0+cpu", cuda="")
+    fault = facts.load_fault("libc10_cuda.so", kind="not found", stated_build="torch 2.10.0+cu128")
+    return facts.case(facts.symbols(fault), build, _files("torch"))
+
+
 def _drift() -> CheckContext:
     return facts.case(facts.distributions(facts.distribution("bar", "1.0")), _files("bar"), pins=("bar==2.0",))
 
@@ -112,6 +135,9 @@ def _drift() -> CheckContext:
         (cpu_build.run, _cpu_build, f"leave it, if no GPU is needed, or {_keep('torch')}", ()),
         (companion_mismatch.run, _companion, _keep("torchvision"), ()),
         (version_drift.run, _drift, _keep("bar"), ()),
+        (runtime_requirement.run, _runtime, _keep("accelerate"), ()),
+        (numpy_abi.run, _numpy, _keep("numpy"), ()),
+        (foreign_torch_extension.run, _extension, _keep("torch"), ()),
         (overwritten_paths.run, _overwritten, _keep("nvidia-nccl-cu13"), ()),
         (contested_module.run, _module, _keep("two"), ()),
         (contested_module.run, _shim, _keep("pynvml"), ()),
@@ -142,6 +168,9 @@ def _drift() -> CheckContext:
         "ED411",
         "ED408",
         "ED401",
+        "ED407",
+        "ED312",
+        "ED309",
         "ED203",
         "ED409",
         "ED409-shim",
