@@ -104,7 +104,7 @@ def test_a_venv_that_another_node_has_restored_meanwhile_is_in_place(tmp_path: P
 def test_a_venv_that_is_neither_as_shown_nor_in_place_is_left(tmp_path: Path) -> None:
     incident = make_broken_incident(tmp_path)
     (planned,) = done(tmp_path, task(tmp_path, "restore"))
-    (incident.venv.site_packages / "mine.py").write_text("1")
+    (incident.venv.site_packages / "mine.py").touch()  # an empty file is not in the plan
     (refused,) = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
     assert refused["code"] == 4
     assert refused["problem"].startswith("nothing was changed: the files are not those that the plan was made on")
@@ -115,7 +115,7 @@ def test_what_was_put_right_is_told_where_the_plan_is_not_carried_out(tmp_path: 
     incident = make_broken_incident(tmp_path)
     store = left(tmp_path)
     (planned,) = done(tmp_path, task(tmp_path, "restore"))
-    (incident.venv.site_packages / "mine.py").write_text("1")
+    (incident.venv.site_packages / "mine.py").touch()  # an empty file is not in the plan
     (refused,) = done(tmp_path, task(tmp_path, "restore", plan=planned["digest"]))
     assert refused["code"] == 4
     assert refused["problem"].startswith(
