@@ -57,7 +57,7 @@ OWN = {
     "cli/isolation.py": (1, "/proc"),
     "facts/launch.py": (3, "/proc"),
     "watch/supervise.py": (1, "a file that grows, piece by piece; a pipe has no size and is not opened"),
-    "facts/processes.py": (1, "/proc"),
+    "facts/processes.py": (3, "/proc"),
     "facts/own_modules.py": (1, "our own bytecode"),
     "rollout/payload.py": (1, "our own module"),
     "documents/fingerprint_file.py": (1, "may come through a pipe; read up to a limit"),

@@ -380,7 +380,7 @@ def _another_version_behind_a_link(tmp_path: Path) -> tuple[Venv, Path]:
 
 def _imported(venv: Venv) -> str:
     code = "import shared.left, shared.right; print(shared.left.v, shared.right.v)"
-    return subprocess.run([venv.python, "-c", code], capture_output=True, text=True, check=True).stdout
+    return subprocess.run([venv.python, "-B", "-c", code], capture_output=True, text=True, check=True).stdout
 
 
 def test_another_version_is_installed_beside_a_link_and_deletes_nothing_behind_it(tmp_path: Path) -> None:

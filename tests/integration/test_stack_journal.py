@@ -32,6 +32,11 @@ def stack(tmp_path: Path) -> Stack:
     made = make_stack(tmp_path)
     make_venv(made.venv, *made.wheels, cache=made.cache)
     made.environment["XDG_DATA_HOME"] = str(tmp_path / "data")
+    # Not those below /tmp, which other programs of this machine fill and empty.
+    made.environment |= {
+        "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "graphs"),
+        "TRITON_CACHE_DIR": str(tmp_path / "kernels"),
+    }
     return made
 
 
